@@ -1,0 +1,537 @@
+/* Included by kernel.c once per instruction set, with ISA and VL (floats per vector) defined. */
+
+#define VEC NAME(vec)
+#define INLINE static inline __attribute__((always_inline))
+typedef float VEC __attribute__((vector_size(VL * 4), aligned(4), may_alias));
+typedef int32_t NAME(ivec) __attribute__((vector_size(VL * 4), aligned(4), may_alias));
+#define IVEC NAME(ivec)
+#define AT(p) (*(VEC *)(p))
+#define CAT(p) (*(const VEC *)(p))
+
+/* Register tiles are TILE_ROWS rows by 2 vectors: 12 accumulators of 16 registers for SSE and
+ * AVX2, 24 of 32 for AVX-512 and NEON. */
+#if VL == 16 || defined(__aarch64__)
+#define TILE_ROWS 12
+#else
+#define TILE_ROWS 6
+#endif
+#define BLOCK 24 /* sequences worked on together: their states fit the second-level cache */
+
+INLINE VEC NAME(splat)(float x) { return x - (VEC){0}; }
+
+INLINE VEC NAME(clamp)(VEC x, float bound) {
+    VEC hi = NAME(splat)(bound), lo = -hi;
+    IVEC over = x > hi, under = x < lo;
+    return (VEC)((~(over | under) & (IVEC)x) | (over & (IVEC)hi) | (under & (IVEC)lo));
+}
+
+/* 2^x for |x| <= 30 (clamped: beyond that sigmoid and tanh are flat to 1e-9): a polynomial on
+ * [-1/2, 1/2], relative error 1e-7, and the integer part put into the exponent. */
+INLINE VEC NAME(exp2)(VEC x) {
+    x = NAME(clamp)(x, 30.0f);
+    VEC shifted = x + 12582912.0f; /* 1.5 * 2^23: the low bits now hold round(x) */
+    VEC f = x - (shifted - 12582912.0f);
+    VEC p = f * 0.00134004f + 0.00967604f;
+    p = p * f + 0.05550327f;
+    p = p * f + 0.24022107f;
+    p = p * f + 0.69314721f;
+    p = p * f + 1.00000008f;
+    return (VEC)((IVEC)p + ((IVEC)shifted << 23));
+}
+#define LOG2E 1.44269504f
+INLINE VEC NAME(tanh)(VEC x) {
+    VEC e = NAME(exp2)(x * (-2 * LOG2E));
+    return (1.0f - e) / (1.0f + e);
+}
+INLINE VEC NAME(sigmoid)(VEC x) { return 1.0f / (1.0f + NAME(exp2)(x * -LOG2E)); }
+
+static int NAME(activations)(int32_t count, const float *x, float *tanh_x, float *sigmoid_x) {
+    for (int32_t i = 0; i + VL <= count; i += VL) {
+        AT(tanh_x + i) = NAME(tanh)(CAT(x + i));
+        AT(sigmoid_x + i) = NAME(sigmoid)(CAT(x + i));
+    }
+    return 0;
+}
+
+INLINE float NAME(sum)(VEC x) {
+    float total = 0;
+    for (int i = 0; i < VL; i++) total += x[i];
+    return total;
+}
+
+/* ---- small matrix products, n a multiple of VL ------------------------------------------- */
+
+/* One tile of c (+)= a b: `rows` rows of c, `vecs` vectors wide. */
+INLINE void NAME(tile_nn)(const int rows, const int vecs, int k, const float *a, ptrdiff_t lda,
+                          const float *b, ptrdiff_t ldb, float *c, ptrdiff_t ldc) {
+    VEC acc[TILE_ROWS][2];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vecs; v++) acc[r][v] = (VEC){0};
+    for (int i = 0; i < k; i++)
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < vecs; v++) acc[r][v] += a[r * lda + i] * CAT(b + i * ldb + v * VL);
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vecs; v++) AT(c + r * ldc + v * VL) = acc[r][v];
+}
+
+/* c (m, n) = a (m, k) b (k, n) */
+static void NAME(product)(int m, int n, int k, const float *a, ptrdiff_t lda, const float *b,
+                          ptrdiff_t ldb, float *c, ptrdiff_t ldc) {
+    for (int j = 0; j < n; j += 2 * VL) {
+        int r = 0;
+        if (j + VL < n) {
+            for (; r + TILE_ROWS <= m; r += TILE_ROWS)
+                NAME(tile_nn)(TILE_ROWS, 2, k, a + r * lda, lda, b + j, ldb, c + r * ldc + j, ldc);
+            for (; r < m; r++) NAME(tile_nn)(1, 2, k, a + r * lda, lda, b + j, ldb, c + r * ldc + j, ldc);
+        } else {
+            for (; r + TILE_ROWS <= m; r += TILE_ROWS)
+                NAME(tile_nn)(TILE_ROWS, 1, k, a + r * lda, lda, b + j, ldb, c + r * ldc + j, ldc);
+            for (; r < m; r++) NAME(tile_nn)(1, 1, k, a + r * lda, lda, b + j, ldb, c + r * ldc + j, ldc);
+        }
+    }
+}
+
+INLINE void NAME(tile_tn)(const int rows, const int vecs, int k, const float *a, ptrdiff_t lda,
+                          const float *b, ptrdiff_t ldb, float *c, ptrdiff_t ldc) {
+    VEC acc[5][2];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vecs; v++) acc[r][v] = (VEC){0};
+    for (int i = 0; i < k; i++)
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < vecs; v++) acc[r][v] += a[i * lda + r] * CAT(b + i * ldb + v * VL);
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vecs; v++) AT(c + r * ldc + v * VL) += acc[r][v];
+}
+
+/* c (m, n) += a' b, with a (k, m) and b (k, n): the gradients of weights */
+static void NAME(add_outer)(int m, int n, int k, const float *a, ptrdiff_t lda, const float *b,
+                            ptrdiff_t ldb, float *c, ptrdiff_t ldc) {
+    for (int j = 0; j < n; j += 2 * VL) {
+        int r = 0;
+        if (j + VL < n) {
+            for (; r + 5 <= m; r += 5) NAME(tile_tn)(5, 2, k, a + r, lda, b + j, ldb, c + r * ldc + j, ldc);
+            for (; r < m; r++) NAME(tile_tn)(1, 2, k, a + r, lda, b + j, ldb, c + r * ldc + j, ldc);
+        } else {
+            for (; r + 5 <= m; r += 5) NAME(tile_tn)(5, 1, k, a + r, lda, b + j, ldb, c + r * ldc + j, ldc);
+            for (; r < m; r++) NAME(tile_tn)(1, 1, k, a + r, lda, b + j, ldb, c + r * ldc + j, ldc);
+        }
+    }
+}
+
+/* ---- one block of sequences ------------------------------------------------------------------ */
+
+/* Scratch of one block; position p = row * steps + t. */
+typedef struct {
+    int rows, steps;            /* sequences here (<= BLOCK), the longest of them */
+    const int64_t *start;
+    const int32_t *length;
+    float *states;              /* (p, 2, stride): h of both directions */
+    float *cells;               /* (BLOCK, stride) */
+    float *sink;                /* (4, stride): where rows past their end may read and write */
+    float *energies;            /* (p): attention, first energies, then weights */
+    float *panels;              /* (2, stride/VL, 2, H, 2, VL): recurrent weights as read by step() */
+    float *gates, *tanh_cell, *cell_before, *state_before; /* backward only: (2, p, ...) */
+} NAME(Block);
+#define Block NAME(Block)
+
+static void NAME(pack)(const Shape *s, const float *recurrent, float *panels) {
+    for (int d = 0; d < 2; d++)
+        for (int j = 0; j < s->stride / VL; j++)
+            for (int pair = 0; pair < 4; pair += 2)
+                for (int k = 0; k < s->hidden; k++)
+                    for (int g = pair; g < pair + 2; g++, panels += VL)
+                        memcpy(panels, recurrent + (((size_t)d * s->hidden + k) * 4 + g) * s->stride + j * VL, VL * 4);
+}
+
+/* One time step for TILE_ROWS sequences and VL units. `keep` saves what the backward pass needs. */
+INLINE void NAME(step)(const Shape *s, const int first, const int keep, const float *panel, int unit,
+                       const float *const *input, const float *const *before, float *const *cell,
+                       float *const *state, float *const *gates, float *const *tanh_cell) {
+    VEC acc[4][TILE_ROWS];
+    for (int pair = 0; pair < 4; pair += 2) { /* two gates at a time, to stay within the registers */
+        VEC low[TILE_ROWS], high[TILE_ROWS];
+        for (int r = 0; r < TILE_ROWS; r++) {
+            low[r] = CAT(input[r] + pair * s->stride + unit);
+            high[r] = CAT(input[r] + (pair + 1) * s->stride + unit);
+        }
+        if (!first)
+            for (int k = 0, hidden = s->hidden; k < hidden; k++, panel += 2 * VL)
+                for (int r = 0; r < TILE_ROWS; r++) {
+                    low[r] += before[r][k] * CAT(panel);
+                    high[r] += before[r][k] * CAT(panel + VL);
+                }
+        for (int r = 0; r < TILE_ROWS; r++) acc[pair][r] = low[r], acc[pair + 1][r] = high[r];
+    }
+    for (int r = 0; r < TILE_ROWS; r++) {
+        /* 1 + e^-x of the three sigmoids, and tanh g = (1-E)/(1+E); one division serves all. */
+        VEC in = 1.0f + NAME(exp2)(acc[0][r] * -LOG2E), forget = 1.0f + NAME(exp2)(acc[1][r] * -LOG2E);
+        VEC out = 1.0f + NAME(exp2)(acc[2][r] * -LOG2E), e = NAME(exp2)(acc[3][r] * (-2 * LOG2E));
+        VEC old = first ? (VEC){0} : AT(cell[r] + unit);
+        VEC both = in * (1.0f + e);
+        VEC inverse = 1.0f / (both * forget);
+        VEC c = (old * both + (1.0f - e) * forget) * inverse;
+        VEC ec = NAME(exp2)(c * (-2 * LOG2E));
+        VEC inverse_out = 1.0f / (out * (1.0f + ec));
+        AT(cell[r] + unit) = c;
+        AT(state[r] + unit) = (1.0f - ec) * inverse_out;
+        if (keep) {
+            AT(gates[r] + unit) = (1.0f + e) * forget * inverse;
+            AT(gates[r] + s->stride + unit) = both * inverse;
+            AT(gates[r] + 2 * s->stride + unit) = (1.0f + ec) * inverse_out;
+            AT(gates[r] + 3 * s->stride + unit) = (1.0f - e) * in * forget * inverse;
+            AT(tanh_cell[r] + unit) = (1.0f - ec) * out * inverse_out;
+        }
+    }
+}
+
+/* Both directions over all sequences of a block. */
+INLINE void NAME(recur)(const Shape *s, const Inputs *in, Block *b, const int keep) {
+    const ptrdiff_t stride = s->stride, pos = 2 * stride;
+    for (int d = 0; d < 2; d++)
+        for (int step = 0; step < b->steps; step++) {
+            const float *input[BLOCK + TILE_ROWS], *before[BLOCK + TILE_ROWS];
+            float *cell[BLOCK + TILE_ROWS], *state[BLOCK + TILE_ROWS];
+            float *gates[BLOCK + TILE_ROWS], *tanh_cell[BLOCK + TILE_ROWS];
+            int rows = 0; /* only those that are not past their end */
+            for (int r = 0; r < b->rows; r++) {
+                if (step >= b->length[r]) continue;
+                int t = d ? b->length[r] - 1 - step : step;
+                ptrdiff_t p = (ptrdiff_t)r * b->steps + t;
+                input[rows] = in->rows + ((size_t)in->ids[b->start[r] + t] * 2 + d) * 4 * stride;
+                state[rows] = b->states + p * pos + d * stride;
+                before[rows] = step ? state[rows] + (d ? pos : -pos) : b->sink;
+                cell[rows] = b->cells + r * stride;
+                if (keep) {
+                    ptrdiff_t q = (ptrdiff_t)d * BLOCK * b->steps + p;
+                    gates[rows] = b->gates + q * 4 * stride;
+                    tanh_cell[rows] = b->tanh_cell + q * stride;
+                    if (step) {
+                        memcpy(b->cell_before + q * stride, cell[rows], stride * 4);
+                        memcpy(b->state_before + q * stride, before[rows], stride * 4);
+                    } else {
+                        memset(b->cell_before + q * stride, 0, stride * 4);
+                        memset(b->state_before + q * stride, 0, stride * 4);
+                    }
+                }
+                rows++;
+            }
+            for (; rows % TILE_ROWS; rows++) {
+                input[rows] = before[rows] = cell[rows] = state[rows] = gates[rows] = tanh_cell[rows] = b->sink;
+            }
+            const float *panel = b->panels + (ptrdiff_t)d * s->hidden * 4 * stride;
+            for (int unit = 0; unit < stride; unit += VL, panel += s->hidden * 4 * VL)
+                for (int r = 0; r < rows; r += TILE_ROWS)
+                    if (step)
+                        NAME(step)(s, 0, keep, panel, unit, input + r, before + r, cell + r, state + r, gates + r, tanh_cell + r);
+                    else
+                        NAME(step)(s, 1, keep, panel, unit, input + r, before + r, cell + r, state + r, gates + r, tanh_cell + r);
+        }
+}
+
+/* tanh(h W + b) for `rows` positions and `vecs` vectors, kept in `hidden` or dotted with v. */
+INLINE void NAME(tile_attention)(const Shape *s, const Inputs *in, const int rows, const int vecs,
+                                 const float *states, int j, float *energies, float *hidden) {
+    const ptrdiff_t pos = 2 * (ptrdiff_t)s->stride;
+    VEC acc[TILE_ROWS][2];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vecs; v++) acc[r][v] = CAT(in->att_bias + j + v * VL);
+    for (int d = 0; d < 2; d++) {
+        const float *w = in->att_matrix + (ptrdiff_t)d * s->hidden * s->width + j;
+        for (int k = 0; k < s->hidden; k++, w += s->width)
+            for (int r = 0; r < rows; r++)
+                for (int v = 0; v < vecs; v++)
+                    acc[r][v] += states[r * pos + d * s->stride + k] * CAT(w + v * VL);
+    }
+    for (int r = 0; r < rows; r++) {
+        VEC dot = (VEC){0};
+        for (int v = 0; v < vecs; v++) {
+            VEC y = NAME(tanh)(acc[r][v]);
+            dot += y * CAT(in->att_vector + j + v * VL);
+            if (hidden) AT(hidden + r * s->width + j + v * VL) = y;
+        }
+        energies[r] += NAME(sum)(dot);
+    }
+}
+
+/* Attention weights of every position into b->energies (0 past the end), pooled states out. */
+static void NAME(attend)(const Shape *s, const Inputs *in, Block *b, float *pooled, float *hidden) {
+    const ptrdiff_t pos = 2 * (ptrdiff_t)s->stride;
+    memset(b->energies, 0, (size_t)b->rows * b->steps * 4);
+    for (int row = 0; row < b->rows; row++) {
+        const int n = b->length[row];
+        float *e = b->energies + (ptrdiff_t)row * b->steps, *keep = hidden ? hidden + (ptrdiff_t)row * b->steps * s->width : NULL;
+        const float *states = b->states + (ptrdiff_t)row * b->steps * pos;
+        for (int j = 0; j < s->width; j += 2 * VL) {
+            int r = 0;
+            float *h = keep;
+#define TILE(R, V) NAME(tile_attention)(s, in, R, V, states + r * pos, j, e + r, h ? h + (ptrdiff_t)r * s->width : NULL)
+            if (j + VL < s->width) {
+                for (; r + TILE_ROWS <= n; r += TILE_ROWS) TILE(TILE_ROWS, 2);
+                for (; r < n; r++) TILE(1, 2);
+            } else {
+                for (; r + TILE_ROWS <= n; r += TILE_ROWS) TILE(TILE_ROWS, 1);
+                for (; r < n; r++) TILE(1, 1);
+            }
+#undef TILE
+        }
+        float top = e[0], total = 0;
+        for (int t = 1; t < n; t++) top = e[t] > top ? e[t] : top;
+        for (int t = 0; t < n; t++) total += e[t] = expf(e[t] - top);
+        for (int t = 0; t < n; t++) e[t] /= total;
+        if (!pooled) continue;
+        for (int d = 0; d < 2; d++) {
+            float *out = pooled + (ptrdiff_t)row * 2 * s->hidden + d * s->hidden;
+            for (int unit = 0; unit < s->stride; unit += VL) {
+                VEC acc = (VEC){0};
+                for (int t = 0; t < n; t++) acc += e[t] * CAT(states + t * pos + d * s->stride + unit);
+                for (int i = 0; i < VL && unit + i < s->hidden; i++) out[unit + i] = acc[i];
+            }
+        }
+    }
+}
+
+/* Scratch memory of one call, handed out in order; NULL base while only counting. */
+typedef struct { float *base; size_t used; } NAME(Arena);
+static float *NAME(take)(NAME(Arena) *arena, size_t floats) {
+    size_t at = arena->used;
+    arena->used += (floats + 15) / 16 * 16;
+    return arena->base ? arena->base + at : NULL;
+}
+
+static void NAME(carve)(const Shape *s, NAME(Arena) *a, Block *b, int steps, int keep) {
+    size_t p = (size_t)BLOCK * steps, stride = s->stride;
+    b->states = NAME(take)(a, p * 2 * stride);
+    b->cells = NAME(take)(a, (BLOCK + 1) * stride);
+    b->sink = NAME(take)(a, 4 * stride);
+    b->energies = NAME(take)(a, p);
+    b->panels = NAME(take)(a, 2 * (size_t)s->hidden * 4 * stride);
+    if (keep) {
+        b->gates = NAME(take)(a, 2 * p * 4 * stride);
+        b->tanh_cell = NAME(take)(a, 2 * p * stride);
+        b->cell_before = NAME(take)(a, 2 * p * stride);
+        b->state_before = NAME(take)(a, 2 * p * stride);
+    }
+}
+
+static void NAME(enter)(const Inputs *in, Block *b, const Shape *s, int first) {
+    b->rows = s->sequences - first < BLOCK ? s->sequences - first : BLOCK;
+    b->start = in->start + first;
+    b->length = in->length + first;
+    b->steps = 0;
+    for (int r = 0; r < b->rows; r++) b->steps = b->length[r] > b->steps ? b->length[r] : b->steps;
+}
+
+static int NAME(longest)(const Shape *s, const Inputs *in) {
+    int steps = 0;
+    for (int n = 0; n < s->sequences; n++) steps = in->length[n] > steps ? in->length[n] : steps;
+    return steps;
+}
+
+static int NAME(forward)(const Shape *s, const Inputs *in, float *pooled, float *weights) {
+    Block b;
+    NAME(Arena) arena = {NULL, 0};
+    const int steps = NAME(longest)(s, in);
+    NAME(carve)(s, &arena, &b, steps, 0);
+    arena.base = aligned_alloc(64, arena.used * 4);
+    if (!arena.base) return 1;
+    arena.used = 0;
+    NAME(carve)(s, &arena, &b, steps, 0);
+    memset(b.sink, 0, 4 * (size_t)s->stride * 4);
+    NAME(pack)(s, in->recurrent, b.panels);
+    for (int first = 0; first < s->sequences; first += BLOCK) {
+        NAME(enter)(in, &b, s, first);
+        NAME(recur)(s, in, &b, 0);
+        NAME(attend)(s, in, &b, pooled + (ptrdiff_t)first * 2 * s->hidden, NULL);
+        if (!weights) continue;
+        for (int r = 0; r < b.rows; r++) {
+            float *out = weights + (ptrdiff_t)(first + r) * s->longest;
+            memset(out, 0, s->longest * 4);
+            memcpy(out, b.energies + (ptrdiff_t)r * b.steps, b.length[r] * 4);
+        }
+    }
+    free(arena.base);
+    return 0;
+}
+
+/* Back through attention: gradients of states (p, 2, stride) from those of the pooled rows. */
+static void NAME(attend_backward)(const Shape *s, const Inputs *in, Block *b, const float *grad_pooled,
+                                  float *hidden, float *d_energy, const float *transposed,
+                                  float *grad_states, const Gradients *out) {
+    const ptrdiff_t pos = 2 * (ptrdiff_t)s->stride;
+    const int positions = b->rows * b->steps;
+    for (int row = 0; row < b->rows; row++) {
+        const int n = b->length[row];
+        const float *alpha = b->energies + (ptrdiff_t)row * b->steps;
+        const float *grad = grad_pooled + (ptrdiff_t)row * 2 * s->hidden;
+        float mean = 0;
+        for (int t = 0; t < n; t++) {
+            const float *h = b->states + ((ptrdiff_t)row * b->steps + t) * pos;
+            float dot = 0;
+            for (int d = 0; d < 2; d++)
+                for (int i = 0; i < s->hidden; i++) dot += grad[d * s->hidden + i] * h[d * s->stride + i];
+            d_energy[t] = dot;
+            mean += alpha[t] * dot;
+        }
+        for (int t = 0; t < b->steps; t++) {
+            float *y = hidden + ((ptrdiff_t)row * b->steps + t) * s->width;
+            if (t >= n) { memset(y, 0, s->width * 4); continue; }
+            float de = alpha[t] * (d_energy[t] - mean);
+            for (int j = 0; j < s->width; j += VL) {
+                VEC a = AT(y + j), da = de * CAT(in->att_vector + j) * (1.0f - a * a);
+                AT(out->att_vector + j) += de * a;
+                AT(out->att_bias + j) += da;
+                AT(y + j) = da;
+            }
+        }
+    }
+    for (int d = 0; d < 2; d++)
+        NAME(add_outer)(s->hidden, s->width, positions, b->states + d * s->stride, pos, hidden, s->width,
+                        out->att_matrix + (ptrdiff_t)d * s->hidden * s->width, s->width);
+    NAME(product)(positions, 2 * s->stride, s->width, hidden, s->width, transposed, pos, grad_states, pos);
+    for (int row = 0; row < b->rows; row++)
+        for (int t = 0; t < b->length[row]; t++) {
+            ptrdiff_t p = (ptrdiff_t)row * b->steps + t;
+            for (int d = 0; d < 2; d++)
+                for (int i = 0; i < s->hidden; i++)
+                    grad_states[p * pos + d * s->stride + i] +=
+                        b->energies[p] * grad_pooled[((ptrdiff_t)row * 2 + d) * s->hidden + i];
+        }
+}
+
+/* Back through one direction; turns b->gates into their gradients in place. */
+static void NAME(recur_backward)(const Shape *s, const Inputs *in, Block *b, int d, const float *transposed,
+                                 const float *grad_states, float *grad_state, float *grad_cell, float *scratch,
+                                 const Gradients *out) {
+    const ptrdiff_t stride = s->stride, pos = 2 * stride, whole = (ptrdiff_t)BLOCK * b->steps;
+    memset(grad_state, 0, BLOCK * stride * 4);
+    memset(grad_cell, 0, BLOCK * stride * 4);
+    for (int r = 0; r < b->rows; r++) /* past the end nothing flows */
+        for (int t = b->length[r]; t < b->steps; t++) {
+            ptrdiff_t q = d * whole + (ptrdiff_t)r * b->steps + t;
+            memset(b->gates + q * 4 * stride, 0, 4 * stride * 4);
+            memset(b->state_before + q * stride, 0, stride * 4);
+        }
+    for (int step = b->steps - 1; step >= 0; step--) {
+        int rows = 0, live[BLOCK];
+        for (int r = 0; r < b->rows; r++) {
+            if (step >= b->length[r]) continue;
+            int t = d ? b->length[r] - 1 - step : step;
+            ptrdiff_t p = (ptrdiff_t)r * b->steps + t, q = d * whole + p;
+            float *g = b->gates + q * 4 * stride, *dst = scratch + (ptrdiff_t)rows * 4 * stride;
+            float *row = out->rows + ((size_t)in->ids[b->start[r] + t] * 2 + d) * 4 * stride;
+            for (int u = 0; u < stride; u += VL) {
+                VEC i = AT(g + u), f = AT(g + stride + u), o = AT(g + 2 * stride + u), c = AT(g + 3 * stride + u);
+                VEC th = AT(b->tanh_cell + q * stride + u);
+                VEC dh = CAT(grad_states + p * pos + d * stride + u) + AT(grad_state + r * stride + u);
+                VEC dc = AT(grad_cell + r * stride + u) + dh * o * (1.0f - th * th);
+                VEC di = dc * c * i * (1.0f - i), df = dc * AT(b->cell_before + q * stride + u) * f * (1.0f - f);
+                VEC dout = dh * th * o * (1.0f - o), dg = dc * i * (1.0f - c * c);
+                AT(grad_cell + r * stride + u) = dc * f;
+                AT(g + u) = AT(dst + u) = di;
+                AT(g + stride + u) = AT(dst + stride + u) = df;
+                AT(g + 2 * stride + u) = AT(dst + 2 * stride + u) = dout;
+                AT(g + 3 * stride + u) = AT(dst + 3 * stride + u) = dg;
+                AT(row + u) += di;
+                AT(row + stride + u) += df;
+                AT(row + 2 * stride + u) += dout;
+                AT(row + 3 * stride + u) += dg;
+            }
+            live[rows++] = r;
+        }
+        if (!step) break;
+        float *back = scratch + (ptrdiff_t)BLOCK * 4 * stride;
+        NAME(product)(rows, stride, 4 * stride, scratch, 4 * stride, transposed, stride, back, stride);
+        for (int r = 0; r < rows; r++) memcpy(grad_state + live[r] * stride, back + r * stride, stride * 4);
+    }
+    NAME(add_outer)(s->hidden, 4 * stride, b->rows * b->steps, b->state_before + d * whole * stride, stride,
+                    b->gates + d * whole * 4 * stride, 4 * stride,
+                    out->recurrent + (ptrdiff_t)d * s->hidden * 4 * stride, 4 * stride);
+}
+
+static int NAME(backward)(const Shape *s, const Inputs *in, const float *grad_pooled, const Gradients *out) {
+    Block b;
+    float *hidden = NULL, *grad_states = NULL, *grad_state = NULL, *grad_cell = NULL, *scratch = NULL;
+    float *d_energy = NULL, *att_transposed = NULL, *rec_transposed = NULL;
+    NAME(Arena) arena = {NULL, 0};
+    const size_t stride = s->stride, positions = (size_t)BLOCK * NAME(longest)(s, in);
+    for (int pass = 0; pass < 2; pass++) {
+        NAME(carve)(s, &arena, &b, (int)(positions / BLOCK), 1);
+        hidden = NAME(take)(&arena, positions * s->width);
+        d_energy = NAME(take)(&arena, positions / BLOCK);
+        grad_states = NAME(take)(&arena, positions * 2 * stride);
+        grad_state = NAME(take)(&arena, BLOCK * stride);
+        grad_cell = NAME(take)(&arena, BLOCK * stride);
+        scratch = NAME(take)(&arena, BLOCK * 5 * stride);
+        att_transposed = NAME(take)(&arena, (size_t)s->width * 2 * stride);
+        rec_transposed = NAME(take)(&arena, 2 * 4 * stride * stride);
+        if (pass) break;
+        arena.base = aligned_alloc(64, arena.used * 4);
+        if (!arena.base) return 1;
+        /* Padded lanes must be zero, and positions past the end finite. */
+        memset(arena.base, 0, arena.used * 4);
+        arena.used = 0;
+    }
+    NAME(pack)(s, in->recurrent, b.panels);
+    for (int j = 0; j < s->width; j++)
+        for (int d = 0; d < 2; d++)
+            for (int k = 0; k < s->hidden; k++)
+                att_transposed[j * 2 * stride + d * stride + k] = in->att_matrix[((size_t)d * s->hidden + k) * s->width + j];
+    for (int d = 0; d < 2; d++)
+        for (size_t g = 0; g < 4 * stride; g++)
+            for (int k = 0; k < s->hidden; k++)
+                rec_transposed[(d * 4 * stride + g) * stride + k] = in->recurrent[((size_t)d * s->hidden + k) * 4 * stride + g];
+    for (int first = 0; first < s->sequences; first += BLOCK) {
+        NAME(enter)(in, &b, s, first);
+        const float *grad = grad_pooled + (ptrdiff_t)first * 2 * s->hidden;
+        NAME(recur)(s, in, &b, 1);
+        NAME(attend)(s, in, &b, NULL, hidden);
+        NAME(attend_backward)(s, in, &b, grad, hidden, d_energy, att_transposed, grad_states, out);
+        for (int d = 0; d < 2; d++)
+            NAME(recur_backward)(s, in, &b, d, rec_transposed + d * 4 * stride * stride, grad_states, grad_state,
+                                 grad_cell, scratch, out);
+    }
+    free(arena.base);
+    return 0;
+}
+
+static int NAME(chars_forward)(int32_t types, int32_t letters, int32_t taps, int32_t chars, int32_t stride,
+                               const int32_t *ids, const float *table, const float *bias, float *out,
+                               uint8_t *argmax) {
+    const int positions = letters + taps - 1;
+    for (int32_t n = 0; n < types; n++) {
+        const int32_t *word = ids + (size_t)n * letters;
+        int length = letters;
+        while (length && !word[length - 1]) length--;
+        /* Past length + taps - 1 every position is padding only, so one of them stands for all. */
+        const int last = length + taps - 1 < positions - 1 ? length + taps - 1 : positions - 1;
+        for (int32_t f = 0; f < stride; f += VL) {
+            VEC top = {0};
+            IVEC where = {0};
+            for (int p = 0; p <= last; p++) {
+                VEC sum = {0};
+                for (int k = 0; k < taps; k++) {
+                    int at = p + k - (taps - 1);
+                    if (at >= 0 && at < length) sum += CAT(table + ((size_t)k * chars + word[at]) * stride + f);
+                }
+                IVEC more = sum > top;
+                if (!p) more = ~(IVEC){0};
+                top = (VEC)((more & (IVEC)sum) | (~more & (IVEC)top));
+                where = (more & (p - (IVEC){0})) | (~more & where);
+            }
+            AT(out + (size_t)n * stride + f) = NAME(tanh)(top + CAT(bias + f));
+            if (argmax)
+                for (int i = 0; i < VL; i++) argmax[(size_t)n * stride + f + i] = (uint8_t)where[i];
+        }
+    }
+    return 0;
+}
+
+#undef VEC
+#undef IVEC
+#undef INLINE
+#undef AT
+#undef CAT
+#undef TILE_ROWS
+#undef BLOCK
+#undef LOG2E
+#undef Block

@@ -1,0 +1,78 @@
+"""From raw text to tokens to windows.
+
+The recipe has a name, stored with every ensemble: weights trained on one way of cutting text
+must not meet another. Change what `tokenise` returns, and it needs a new name.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from nltk.tokenize.regexp import RegexpTokenizer
+
+RECIPE = "pan21av-1"
+# The authors' weights expect text that is tokenised already: tokens separated by spaces.
+RECIPE_SPACES = "spaces"
+RECIPES = (RECIPE, RECIPE_SPACES)
+
+_UNIFIED = str.maketrans(
+    {
+        **dict.fromkeys("“”„‟«»″〝〞", '"'),
+        **dict.fromkeys("‘’‚‛`´′ʼ", "'"),
+        **dict.fromkeys("–—―‒−⸺", "--"),
+        "‐": "-",
+        "‑": "-",
+        "…": "...",
+        "\u00ad": None,  # soft hyphen
+        "\u200b": None,  # zero-width space
+        "\ufeff": None,
+        "\x00": " ",
+        "_": " ",  # emphasis in plain-text books, never part of a word
+    }
+)
+_DASHES = re.compile(r"-{2,}")
+_DOTS = re.compile(r"\.(?: ?\.)+")
+_REPEATED = re.compile(r"(\S)\1{3,}")  # "sooooo", "!!!!!!" -> three of it
+_DOUBLED_QUOTE = re.compile(r"''")
+# PAN's fan fiction lost its apostrophes to double quotes: don"t, she"ll.
+_QUOTED_CONTRACTION = re.compile(r"(?i)(?<=[^\W\d_])\"(?=(?:t|s|m|d|re|ve|ll)\b)")
+
+_TOKENS = RegexpTokenizer(
+    r"(?i:[^\W\d_]+?(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b)"  # did|n't, she|'ll, as in the Penn Treebank
+    r"|[^\W\d_]+"  # letters of any script
+    r"|\d+(?:[.,:]\d+)*"
+    r"|\.\.\.|--"
+    r"|!+|\?+|\*+|~+|=+"  # runs that carry tone or layout
+    r"|\S"
+)
+
+
+def normalise(text: str) -> str:
+    """Unify quotes, dashes and ellipses; shorten runs; leave single spaces."""
+    text = unicodedata.normalize("NFKC", text.translate(_UNIFIED)).translate(_UNIFIED)
+    text = _DOUBLED_QUOTE.sub('"', text)
+    text = _QUOTED_CONTRACTION.sub("'", text)
+    text = _DASHES.sub(" -- ", text)
+    text = _DOTS.sub(" ... ", text)
+    text = _REPEATED.sub(r"\1\1\1", text)
+    return " ".join(text.split())
+
+
+def tokenise(text: str, limit: int | None = None, recipe: str = RECIPE) -> list[str]:
+    """The tokens of `text`, at most `limit`."""
+    if recipe == RECIPE_SPACES:
+        return text.split()[:limit]
+    if limit is not None:
+        # No text needs more than this; it keeps a 50 MB "text" from costing a minute.
+        text = text[: 64 * limit]
+    return _TOKENS.tokenize(normalise(text))[:limit]
+
+
+def window_spans(tokens: int, size: int, hop: int, limit: int) -> list[tuple[int, int]]:
+    """(start, length) of the overlapping windows over `tokens` tokens, at most `limit`.
+
+    Every token up to the limit is covered. As in the published program a window begins at every
+    hop, so the last may hold only tokens that the one before it holds as well.
+    """
+    return [(start, min(size, tokens - start)) for start in range(0, min(tokens, limit * hop), hop)]

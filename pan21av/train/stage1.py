@@ -1,0 +1,359 @@
+"""Stage one: the encoder with DML, BFS and UAL, each trained by its own loss only.
+
+First, if the settings say so, a warm-up: two documents of each of many authors, every document
+must find its partner among all others. Then pairs, as in the paper.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..metrics import auc, pan_metrics
+from ..model import Members
+from ..scores import BFS, DML, Linear
+from .pairs import TRAINING, draw_pairs
+from .prepare import TRAIN, Prepared
+from .settings import TrainSettings
+
+Span = tuple[int, int, int]  # document, first token, tokens
+Log = Callable[[dict[str, Any]], None]
+
+
+class TopicProbe(nn.Module):
+    """A second DML + BFS head that predicts "same topic" from the document vectors: it only
+    measures what topic is left in them, unless its gradient is reversed into the encoder."""
+
+    def __init__(self, settings: TrainSettings) -> None:
+        super().__init__()
+        model = settings.model
+        self.reversal = settings.probe_reversal
+        self.metric = Linear(1, 2 * model.document_hidden, model.lev_dim)
+        self.dml = DML(1, official=False)
+        self.bfs = BFS(1, model.lev_dim, model.bfs_dim, official=False)
+
+    def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors (1, 2P, 2H) -> p_DML(same topic), logit of p_BFS (1, P)"""
+        x = vectors.detach()
+        if self.reversal:
+            x = (1 + self.reversal) * x - self.reversal * vectors  # equal to x, gradient -reversal
+        y1, y2 = torch.tanh(self.metric(x)).chunk(2, 1)
+        return self.dml(y1, y2), self.bfs(y1.detach(), y2.detach())
+
+
+def dml_loss(p: Tensor, same: Tensor, settings: TrainSettings) -> Tensor:
+    pull = F.relu(settings.dml_high - p).square()
+    push = F.relu(p - settings.dml_low).square()
+    return (same * pull + (1 - same) * push).mean()
+
+
+def ual_loss(confusion: Tensor, p_ual: Tensor, same: Tensor, beta: float) -> Tensor:
+    """Negative log-likelihood, minus beta times the entropy of the confusion matrix."""
+    p = torch.where(same > 0.5, p_ual, 1 - p_ual).clamp_min(1e-7)
+    entropy = -(confusion * confusion.clamp_min(1e-7).log()).sum((-1, -2))
+    return (-p.log() - beta * entropy).mean()
+
+
+def head_losses(members: Members, y1: Tensor, y2: Tensor, same: Tensor, settings: TrainSettings) -> tuple[Tensor, Tensor]:
+    """BFS and UAL on LEVs (1, P, L) that they do not change; UAL does not change BFS."""
+    y1, y2 = y1.detach(), y2.detach()
+    keep = F.dropout(torch.ones_like(y1), settings.drop_metric, members.training)  # shared by the two documents
+    logit = members.bfs(y1 * keep, y2 * keep)
+    width = 2 * settings.model.lev_dim
+    keep_hidden = F.dropout(torch.ones(*y1.shape[:2], width, device=y1.device), settings.drop_metric, members.training)
+    confusion = members.ual.confusion(y1, y2, keep_hidden)
+    p_ual = members.ual.correct(confusion, torch.sigmoid(logit).detach())
+    return F.binary_cross_entropy_with_logits(logit, same), ual_loss(confusion, p_ual, same, settings.ual_beta)
+
+
+def contrastive_loss(y: Tensor, temperature: float) -> Tensor:
+    """y (D, L), documents 2i and 2i + 1 by one author: each must find the other among all D."""
+    distance = torch.cdist(y, y, compute_mode="donot_use_mm_for_euclid_dist").square()
+    logits = (-distance / temperature).masked_fill(torch.eye(len(y), dtype=torch.bool, device=y.device), -torch.inf)
+    partner = torch.arange(len(y), device=y.device) ^ 1
+    return F.cross_entropy(logits, partner)
+
+
+def clip_each(parameters: list[nn.Parameter], limit: float) -> None:
+    for parameter in parameters:
+        if parameter.grad is not None:
+            norm = parameter.grad.norm()
+            parameter.grad.mul_((limit / (norm + 1e-12)).clamp(max=1.0))
+
+
+def linear(start: float, end: float, at: float) -> float:
+    return start + (end - start) * min(max(at, 0.0), 1.0)
+
+
+class Crops:
+    """Which part of a document is read: random lengths and places, as the settings say."""
+
+    def __init__(self, prepared: Prepared, settings: TrainSettings, rng: np.random.Generator) -> None:
+        self.prepared, self.settings, self.rng = prepared, settings, rng
+
+    def tokens(self, windows: int) -> int:
+        return (windows - 1) * self.settings.model.window_hop + self.settings.model.window_tokens
+
+    def random(self, document: int, shortest: int, longest: int) -> Span:
+        """A length drawn evenly on a logarithmic scale, anywhere in the document."""
+        windows = round(float(np.exp(self.rng.uniform(np.log(shortest), np.log(longest + 1)))) - 0.5)
+        count = self.tokens(max(1, min(windows, longest)))
+        spare = self.prepared.length(document) - count
+        return document, int(self.rng.integers(spare + 1)) if spare > 0 else 0, count
+
+    def paper(self, document: int) -> Span:
+        """The whole document; if beyond the limit, half of the time from a random window on."""
+        count = self.tokens(self.settings.crop_windows)
+        spare = self.prepared.length(document) - count
+        if spare <= 0 or self.rng.random() >= self.settings.crop_share:
+            return document, 0, count
+        hop = self.settings.model.window_hop
+        return document, hop * int(self.rng.integers(spare // hop + 1)), count
+
+    def for_pair(self, document: int) -> Span:
+        if self.settings.crop_min_windows:
+            return self.random(document, self.settings.crop_min_windows, self.settings.crop_windows)
+        return self.paper(document)
+
+
+def warmup_batches(prepared: Prepared, settings: TrainSettings, rng: np.random.Generator) -> Iterator[list[Span]]:
+    """Endless batches: two documents each of many authors, all of one source."""
+    catalogue, crops = prepared.catalogue, Crops(prepared, settings, rng)
+    by_source: dict[int, dict[int, list[int]]] = {}
+    for document in prepared.documents(TRAIN):
+        authors = by_source.setdefault(int(catalogue.source[document]), {})
+        authors.setdefault(int(catalogue.author[document]), []).append(int(document))
+    pools = []
+    for authors in by_source.values():
+        usable = [d for d in authors.values() if any(catalogue.may_pair(d[0], other) for other in d[1:])]
+        if len(usable) > 1:
+            pools.append(usable)
+    if not pools:
+        raise ValueError("the warm-up needs two authors with two documents each")
+    weights = np.array([len(pool) for pool in pools], dtype=float) ** settings.source_balance
+    while True:
+        pool = pools[rng.choice(len(pools), p=weights / weights.sum())]
+        spans: list[Span] = []
+        for index in rng.permutation(len(pool))[: settings.warmup_authors]:
+            documents = [int(d) for d in rng.permutation(pool[index])]
+            partners = [d for d in documents[1:] if catalogue.may_pair(documents[0], d)]
+            if partners:
+                for document in (documents[0], partners[0]):
+                    spans.append(crops.random(document, settings.warmup_min_windows, settings.warmup_windows))
+        if len(spans) >= 4:
+            yield spans
+
+
+@dataclass
+class State:
+    """All that an epoch leaves to the next."""
+
+    members: Members
+    probe: TopicProbe
+    norm: nn.BatchNorm1d  # standardises document vectors during the warm-up, then is folded away
+    optimizer: torch.optim.Adam
+    epoch: int = 0
+    best_score: float = -1.0
+    best: dict[str, Tensor] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        content = {
+            "members": self.members.state_dict(),
+            "probe": self.probe.state_dict(),
+            "norm": self.norm.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "epoch": self.epoch,
+            "best_score": self.best_score,
+            "best": self.best,
+        }
+        part = path.with_suffix(".part")
+        torch.save(content, part)
+        part.replace(path)
+
+    def load(self, path: Path, device: torch.device) -> None:
+        content = torch.load(path, map_location=device, weights_only=True)
+        self.members.load_state_dict(content["members"])
+        self.probe.load_state_dict(content["probe"])
+        self.norm.load_state_dict(content["norm"])
+        self.epoch, self.best_score, self.best = content["epoch"], content["best_score"], content["best"]
+        self.optimizer.load_state_dict(content["optimizer"])
+
+
+class StageOne:
+    """One member's stage one; `run` goes on from `folder`/stage1.pt if that is there."""
+
+    def __init__(self, prepared: Prepared, settings: TrainSettings, seed: int, device: torch.device) -> None:
+        self.prepared, self.settings, self.seed, self.device = prepared, settings, seed, device
+        torch.manual_seed(seed)
+        vocabulary = prepared.vocabulary
+        members = Members(settings.model, 1, vocabulary.word_rows, vocabulary.char_rows)
+        if prepared.vectors is not None:
+            known = ~np.isnan(prepared.vectors[:, 0])
+            with torch.no_grad():
+                members.encoder.words[0, known] = torch.from_numpy(prepared.vectors[known])
+        probe = TopicProbe(settings)
+        norm = nn.BatchNorm1d(2 * settings.model.document_hidden, affine=False)
+        modules = nn.ModuleList([members, probe, norm]).to(device)
+        self.parameters = [p for name, p in modules.named_parameters() if "o2d2" not in name]
+        self.state = State(members, probe, norm, self._optimizer())
+
+    def _optimizer(self) -> torch.optim.Adam:
+        return torch.optim.Adam(self.parameters, lr=self.settings.lr)
+
+    def run(self, folder: Path, log: Log) -> Members:
+        """Train to the end; returns the member at its best epoch."""
+        checkpoint = folder / "stage1.pt"
+        if checkpoint.exists():
+            self.state.load(checkpoint, self.device)
+        settings, state = self.settings, self.state
+        while state.epoch < settings.stage_one_epochs:
+            began, epoch = time.perf_counter(), state.epoch
+            # Nothing random survives an epoch, so a resumed run repeats an unbroken one exactly.
+            torch.manual_seed(self.seed * 1_000_003 + epoch)
+            rng = np.random.default_rng([self.seed, epoch])
+            warming = epoch < settings.warmup_epochs
+            state.members.train()
+            record = self._warmup(epoch, rng) if warming else self._pairs(epoch - settings.warmup_epochs, rng)
+            state.epoch += 1
+            if state.epoch == settings.warmup_epochs:
+                self._fold()
+                state.optimizer = self._optimizer()
+            if not warming or state.epoch % 8 == 0 or state.epoch == settings.warmup_epochs:
+                record |= self.develop(warming and state.epoch < settings.warmup_epochs)
+            if not warming and record["overall"] > state.best_score:
+                state.best_score = record["overall"]
+                state.best = {k: v.detach().clone() for k, v in state.members.state_dict().items()}
+            state.save(checkpoint)
+            seconds = round(time.perf_counter() - began, 2)
+            log({"stage": "warm-up" if warming else "pairs", "epoch": state.epoch, **record, "seconds": seconds})
+        if state.best:
+            state.members.load_state_dict(state.best)
+        return state.members.eval()
+
+    def _step(self, loss: Tensor, rate: float) -> None:
+        optimizer = self.state.optimizer
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        clip_each(self.parameters, self.settings.clip)
+        optimizer.step()
+
+    def _encode(self, spans: list[Span]) -> Tensor:
+        """Document vectors (1, D, 2H)"""
+        batch = self.prepared.batch(spans, self.settings).to(self.device)
+        amp = self.settings.amp and self.device.type == "cuda"
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=amp):
+            vectors = self.state.members.encoder(batch, dropout=self.settings.dropout).vectors
+        return vectors.float()
+
+    def _drop(self, vectors: Tensor) -> Tensor:
+        """One mask for the batch, so that all documents stay comparable."""
+        return vectors * F.dropout(torch.ones_like(vectors[0, 0]), self.settings.drop_metric, self.state.members.training)
+
+    def _warmup(self, epoch: int, rng: np.random.Generator) -> dict[str, float]:
+        settings, state = self.settings, self.state
+        batches = warmup_batches(self.prepared, settings, rng)
+        losses = []
+        for step in range(settings.warmup_steps):
+            at = (epoch + step / settings.warmup_steps) / settings.warmup_epochs
+            vectors = state.norm(self._encode(next(batches))[0])
+            y = state.members.lev(self._drop(vectors[None]))[0]
+            loss = contrastive_loss(y, settings.warmup_temperature)
+            self._step(loss, linear(settings.warmup_lr, settings.warmup_lr_end, at))
+            losses.append(loss.item())
+        return {"loss": float(np.mean(losses))}
+
+    def _folded(self) -> tuple[Tensor, Tensor]:
+        """Metric layer with the standardisation inside: exactly the same map, no extra layer."""
+        metric, norm = self.state.members.metric, self.state.norm
+        assert norm.running_mean is not None and norm.running_var is not None
+        scale = (norm.running_var + norm.eps).rsqrt()
+        weight = metric.weight * scale[:, None]
+        return weight, metric.bias - (norm.running_mean * scale) @ metric.weight
+
+    @torch.no_grad()
+    def _fold(self) -> None:
+        weight, bias = self._folded()
+        self.state.members.metric.weight.copy_(weight)
+        self.state.members.metric.bias.copy_(bias)
+
+    def _pairs(self, epoch: int, rng: np.random.Generator) -> dict[str, float]:
+        settings, state, catalogue = self.settings, self.state, self.prepared.catalogue
+        members, crops = state.members, Crops(self.prepared, settings, rng)
+        pairs = draw_pairs(catalogue, self.prepared.documents(TRAIN), TRAINING, rng)
+        rate = linear(settings.lr, settings.lr_end, epoch / max(1, settings.lr_fall_epochs))
+        totals: dict[str, list[float]] = {}
+        for at in range(0, len(pairs), settings.batch_pairs):
+            part = pairs[at : at + settings.batch_pairs]
+            same = torch.tensor(catalogue.same_author(part), dtype=torch.float32, device=self.device)[None]
+            topic = torch.tensor(catalogue.same_topic(part), dtype=torch.float32, device=self.device)[None]
+            vectors = self._encode([crops.for_pair(int(d)) for d in part.T.flatten()])
+            y1, y2 = members.lev(self._drop(vectors)).chunk(2, 1)
+            p_dml = members.dml(y1, y2)
+            bfs, ual = head_losses(members, y1, y2, same, settings)
+            topic_dml, topic_logit = state.probe(vectors)
+            probe = dml_loss(topic_dml, topic, settings) + F.binary_cross_entropy_with_logits(topic_logit, topic)
+            dml = dml_loss(p_dml, same, settings)
+            self._step(dml + bfs + ual + probe, rate)
+            values = {
+                "dml_loss": dml,
+                "bfs_loss": bfs,
+                "ual_loss": ual,
+                "accuracy": ((p_dml > 0.5) == same.bool()).float().mean(),
+                "topic_accuracy": _balanced(topic_logit > 0, topic.bool()),
+            }
+            for name, value in values.items():
+                totals.setdefault(name, []).append(float(value))
+        return {"pairs": len(pairs), **{name: float(np.nanmean(v)) for name, v in totals.items()}}
+
+    @torch.no_grad()
+    def develop(self, standardise: bool) -> dict[str, float]:
+        """Figures on the development pairs; during the warm-up the distance's AUC only."""
+        state, pairs = self.state, self.prepared.development[: self.settings.development_pairs]
+        truth = self.prepared.catalogue.same_author(pairs)
+        state.members.eval()
+        vectors, row = document_vectors(state.members, self.prepared, pairs.flatten(), self.settings, self.device)
+        if standardise:
+            weight, bias = self._folded()
+            levs = torch.tanh(vectors @ weight + bias[:, None])
+        else:
+            levs = state.members.lev(vectors)
+        y1, y2 = (levs[:, [row[int(d)] for d in pairs[:, side]]] for side in (0, 1))
+        distance = (y1 - y2).square().sum(-1)[0].cpu().numpy()
+        figures = {"dev_auc_distance": auc(truth, -distance)}
+        if state.epoch > self.settings.warmup_epochs:
+            scores = state.members.score(y1, y2).cpu()
+            figures |= {"dev_auc_bfs": auc(truth, scores.bfs[0].numpy())}
+            figures |= pan_metrics(truth, scores.ual[0].numpy())
+        return figures
+
+
+def _balanced(said: Tensor, truth: Tensor) -> float:
+    """Accuracy with both classes weighing the same, so that chance is a half."""
+    rates = [(said == truth)[truth == side].float().mean() for side in (True, False) if (truth == side).any()]
+    return float(torch.stack(rates).mean())
+
+
+@torch.no_grad()
+def document_vectors(
+    members: Members, prepared: Prepared, documents: np.ndarray, settings: TrainSettings, device: torch.device,
+    spans: list[Span] | None = None,
+) -> tuple[Tensor, dict[int, int]]:  # fmt: skip
+    """Vectors (1, D, 2H) of distinct documents (whole, or the given spans), and the row of each."""
+    unique = np.unique(documents)
+    if spans is None:
+        spans = [(int(d), 0, settings.model.max_tokens) for d in unique]
+    parts = []
+    for at in range(0, len(spans), 64):
+        batch = prepared.batch(spans[at : at + 64], settings).to(device)
+        parts.append(members.encoder(batch).vectors)
+    return torch.cat(parts, 1), {int(d): i for i, d in enumerate(unique)}

@@ -1,0 +1,177 @@
+"""Stage two: on authors that stage one never saw, learn which pairs a member cannot decide."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..metrics import all_metrics, pan_metrics
+from ..model import Members, Scores
+from ..scores import O2D2
+from .pairs import CALIBRATION, draw_pairs
+from .prepare import CALIBRATE, VALIDATE, Prepared
+from .settings import TrainSettings
+from .stage1 import Crops, Log, document_vectors, head_losses, linear
+
+
+@dataclass(frozen=True)
+class Views:
+    """LEVs of documents: view 0 reads the whole text, the others crops of random length."""
+
+    levs: Tensor  # (views, D, L)
+    row: dict[int, int]  # document -> row
+
+    def of(self, documents: np.ndarray, views: np.ndarray | int) -> Tensor:
+        """-> (1, P, L)"""
+        rows = [self.row[int(d)] for d in documents]
+        return self.levs[torch.as_tensor(views), torch.tensor(rows)][None]
+
+
+def compute_views(
+    members: Members, prepared: Prepared, documents: np.ndarray, settings: TrainSettings, rng: np.random.Generator,
+    device: torch.device,
+) -> Views:  # fmt: skip
+    documents = np.unique(documents)
+    crops = Crops(prepared, settings, rng)
+    levs, row = [], {}
+    for view in range(settings.crops):
+        spans = None
+        if view:
+            shortest = settings.crop_min_windows or 1
+            spans = [crops.random(int(d), shortest, settings.model.max_windows) for d in documents]
+        vectors, row = document_vectors(members, prepared, documents, settings, device, spans)
+        levs.append(members.lev(vectors)[0])
+    return Views(torch.stack(levs), row)
+
+
+def respond(p_ual: np.ndarray, undecidable: np.ndarray) -> np.ndarray:
+    """One member's answers: 0.5 where it abstains."""
+    return np.where(undecidable >= 0.5, 0.5, p_ual)
+
+
+class StageTwo:
+    def __init__(
+        self, members: Members, prepared: Prepared, settings: TrainSettings, seed: int, device: torch.device
+    ) -> None:
+        self.members, self.prepared, self.settings, self.seed, self.device = members, prepared, settings, seed, device
+        rng = np.random.default_rng([seed, 7])
+        members.eval()
+        with torch.no_grad():
+            self.calibration = compute_views(
+                members, prepared, prepared.documents(CALIBRATE), settings, rng, device
+            )
+            self.validation = compute_views(members, prepared, prepared.validation.flatten(), settings, rng, device)
+        # Validation pairs at every view: the same length for both documents of a pair would be
+        # too kind, but the views were drawn independently.
+        pairs, views = prepared.validation, settings.crops
+        self.truth = np.tile(prepared.catalogue.same_author(pairs), views)
+        index = np.repeat(np.arange(views), len(pairs))
+        self.left = self.validation.of(np.tile(pairs[:, 0], views), index)
+        self.right = self.validation.of(np.tile(pairs[:, 1], views), index)
+
+    def _epoch(self, rng: np.random.Generator, batch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Batches of LEVs and labels from pairs drawn anew, each document at a random view."""
+        prepared = self.prepared
+        pairs = draw_pairs(prepared.catalogue, prepared.documents(CALIBRATE), CALIBRATION, rng)
+        same = torch.tensor(prepared.catalogue.same_author(pairs), dtype=torch.float32, device=self.device)[None]
+        sides = [self.calibration.of(pairs[:, s], rng.integers(self.settings.crops, size=len(pairs))) for s in (0, 1)]
+        for at in range(0, len(pairs), batch):
+            part = slice(at, at + batch)
+            yield sides[0][:, part], sides[1][:, part], same[:, part]
+
+    def run(self, log: Log) -> dict[str, Any]:
+        """Trains in place; returns eps and the validation figures of every step (whole texts)."""
+        self._heads(log)
+        eps = self._o2d2(log)
+        with torch.no_grad():
+            scores = self.members.score(self.left, self.right).cpu()
+        return {"eps": eps, "validation": self.figures(scores)}
+
+    def figures(self, scores: Scores) -> dict[str, dict[str, float]]:
+        whole = slice(0, len(self.prepared.validation))
+        truth = self.truth[whole]
+        columns = {name: getattr(scores, name)[0, whole].numpy().astype(np.float64) for name in ("dml", "bfs", "ual", "o2d2")}
+        columns["o2d2"] = respond(columns["ual"], columns["o2d2"])
+        return {name: all_metrics(truth, values) for name, values in columns.items()}
+
+    def _heads(self, log: Log) -> None:
+        """BFS and UAL go on alone: their posteriors must hold for authors the encoder never saw."""
+        settings, members = self.settings, self.members
+        parameters = [*members.bfs.parameters(), *members.ual.parameters()]
+        optimizer = torch.optim.Adam(parameters, lr=settings.head_lr)
+        for epoch in range(settings.head_epochs):
+            torch.manual_seed(self.seed * 1_000_003 + 500_000 + epoch)
+            rng = np.random.default_rng([self.seed, 8, epoch])
+            for group in optimizer.param_groups:
+                group["lr"] = linear(settings.head_lr, settings.head_lr / 10, epoch / settings.head_epochs)
+            members.train()
+            losses = []
+            for y1, y2, same in self._epoch(rng, settings.batch_pairs):
+                bfs, ual = head_losses(members, y1, y2, same, settings)
+                optimizer.zero_grad(set_to_none=True)
+                (bfs + ual).backward()
+                optimizer.step()
+                losses.append(float(bfs.detach() + ual.detach()))
+            members.eval()
+            log({"stage": "heads", "epoch": epoch + 1, "loss": float(np.mean(losses)), **self._ual_figures()})
+
+    @torch.no_grad()
+    def _ual_figures(self) -> dict[str, float]:
+        return all_metrics(self.truth, self.members.score(self.left, self.right).ual[0].cpu().numpy().astype(np.float64))
+
+    def _o2d2(self, log: Log) -> float:
+        """One detector per candidate eps, trained side by side as if they were members."""
+        settings, members = self.settings, self.members
+        candidates = torch.linspace(settings.eps_low, settings.eps_high, settings.eps_steps, device=self.device)
+        count = len(candidates)
+        torch.manual_seed(self.seed * 1_000_003 + 700_000)
+        detectors = O2D2(count, settings.model.lev_dim).to(self.device)
+        optimizer = torch.optim.Adam(detectors.parameters(), lr=settings.o2d2_lr)
+        with torch.no_grad():
+            scores = members.score(self.left, self.right)
+        p_ual = scores.ual[0].cpu().numpy().astype(np.float64)
+        best, chosen = -1.0, (0, copy.deepcopy(detectors.state_dict()))
+        for epoch in range(settings.o2d2_epochs):
+            torch.manual_seed(self.seed * 1_000_003 + 800_000 + epoch)
+            rng = np.random.default_rng([self.seed, 9, epoch])
+            for group in optimizer.param_groups:
+                group["lr"] = linear(settings.o2d2_lr, settings.o2d2_lr_end, epoch / settings.o2d2_epochs)
+            detectors.train()
+            losses = []
+            for y1, y2, same in self._epoch(rng, settings.o2d2_batch):
+                with torch.no_grad():
+                    confusion = members.ual.confusion(y1, y2)
+                    p = members.ual.correct(confusion, torch.sigmoid(members.bfs(y1, y2)))
+                    wrong = (p > 0.5) != same.bool()
+                    label = (wrong | ((p - 0.5).abs() <= candidates[:, None])).float()  # (eps, P)
+                logit = detectors.logit(
+                    y1.expand(count, -1, -1), y2.expand(count, -1, -1), confusion.expand(count, -1, -1, -1),
+                    settings.o2d2_dropout,
+                )  # fmt: skip
+                loss = F.binary_cross_entropy_with_logits(logit, label, reduction="none").mean(1).sum()
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                optimizer.step()
+                losses.append(float(loss.detach()) / count)
+            detectors.eval()
+            with torch.no_grad():
+                undecidable = detectors.logit(
+                    self.left.expand(count, -1, -1), self.right.expand(count, -1, -1),
+                    scores.confusion.expand(count, -1, -1, -1),
+                ).sigmoid().cpu().numpy()  # fmt: skip
+            overall = [pan_metrics(self.truth, respond(p_ual, u))["overall"] for u in undecidable]
+            winner = int(np.argmax(overall))
+            if overall[winner] > best:
+                best, chosen = overall[winner], (winner, copy.deepcopy(detectors.state_dict()))
+            log({"stage": "o2d2", "epoch": epoch + 1, "loss": float(np.mean(losses)), "overall": overall[winner],
+                 "eps": float(candidates[winner])})  # fmt: skip
+        winner, weights = chosen
+        members.o2d2.load_state_dict({name: tensor[winner : winner + 1] for name, tensor in weights.items()})
+        return float(candidates[winner])
