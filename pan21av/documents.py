@@ -11,22 +11,8 @@ from torch import Tensor
 
 from .config import ModelConfig
 from .recurrent import Sequences
-from .text import window_spans
+from .text import Tokens, window_spans
 from .vocabulary import Vocabulary
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """One document: its distinct tokens, and for every position which of them stands there."""
-
-    types: list[str]
-    ids: np.ndarray  # (positions) int32, into types
-
-    @classmethod
-    def of(cls, tokens: Sequence[str]) -> Tokens:
-        index: dict[str, int] = {}
-        ids = [index.setdefault(token, len(index)) for token in tokens]
-        return cls(list(index), np.array(ids, dtype=np.int32))
 
 
 @dataclass(frozen=True)
@@ -39,9 +25,7 @@ class Batch:
     documents: Sequences  # over those windows
 
     def to(self, device: torch.device) -> Batch:
-        return Batch(
-            self.words.to(device), self.chars.to(device), self.windows.to(device), self.documents.to(device)
-        )
+        return Batch(self.words.to(device), self.chars.to(device), self.windows.to(device), self.documents.to(device))
 
 
 def make_batch(words: np.ndarray, chars: np.ndarray, documents: Sequence[np.ndarray], config: ModelConfig) -> Batch:

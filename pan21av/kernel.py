@@ -23,9 +23,7 @@ class _Inputs(ctypes.Structure):
 
 
 class _Gradients(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_void_p) for name in ("rows", "recurrent", "att_matrix", "att_bias", "att_vector")
-    ]
+    _fields_ = [(name, ctypes.c_void_p) for name in ("rows", "recurrent", "att_matrix", "att_bias", "att_vector")]
 
 
 @cache

@@ -15,8 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .checkpoint import member_files, save_ensemble
 from .config import ModelConfig
+from .ensemble import check_odd
+from .errors import InputError
 from .model import Members
+from .text import RECIPE_SPACES
 from .vocabulary import FIRST, Vocabulary
 
 _ALLOWED = {
@@ -129,7 +133,10 @@ def read_member(path: Path) -> tuple[ModelConfig, Vocabulary, dict[str, Tensor]]
             "bfs.mean": _tensor(theta["bfs_2"]["mu"]).flatten(),
             **{
                 f"{ours}.{kind}": _tensor(theta[group][f"{letter}{n}"]).reshape(shape)
-                for group, layers in (("ual", ("ual.hidden", "ual.logits")), ("o2d2", tuple(f"o2d2.layers.{i}" for i in range(3))))
+                for group, layers in (
+                    ("ual", ("ual.hidden", "ual.logits")),
+                    ("o2d2", tuple(f"o2d2.layers.{i}" for i in range(3))),
+                )
                 for n, ours in enumerate(layers, 1)
                 for kind, letter, shape in (
                     ("weight", "W", np.shape(theta[group][f"W{n}"])),
@@ -145,3 +152,24 @@ def read_member(path: Path) -> tuple[ModelConfig, Vocabulary, dict[str, Tensor]]
     except (TypeError, AttributeError, RuntimeError) as error:
         raise ValueError(f"{path} does not fit the published layout: {error}") from None
     return config, vocabulary, {name: tensor.contiguous() for name, tensor in state.items()}
+
+
+def import_ensemble(weights: list[Path], output: Path) -> None:
+    """Published weights files, one per member, into an ensemble folder."""
+    try:
+        check_odd(len(weights))
+        loaded = [read_member(path) for path in weights]
+        config, vocabulary, _ = loaded[0]
+        for path, (other, words, _) in zip(weights, loaded, strict=True):
+            if other != config or words != vocabulary:
+                raise ValueError(f"{path} has other dimensions or another vocabulary than {weights[0]}")
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    save_ensemble(
+        output,
+        config=config,
+        recipe=RECIPE_SPACES,
+        vocabulary=vocabulary,
+        members=[member_files(state, half=False) for _, _, state in loaded],
+        info={"training": {"imported": [path.name for path in weights]}},
+    )

@@ -5,6 +5,8 @@ LEVs are (M, P, L) for P pairs. Everything is symmetric in the two documents, to
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -61,7 +63,7 @@ class BFS(nn.Module):
         self.within = nn.Parameter(torch.zeros(members, dim, dim))
         self.mean = nn.Parameter(torch.zeros(members, dim))
         with torch.no_grad():
-            self.within += 0.5 * torch.eye(dim)  # authors vary more than an author does
+            self.within.add_(0.5 * torch.eye(dim))  # authors vary more than an author does
 
     def project(self, y: Tensor) -> Tensor:
         projected = self.projection(y)
@@ -92,9 +94,7 @@ class BFS(nn.Module):
         def log_det(chol: Tensor) -> Tensor:
             return 2 * chol.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
-        constant = log_det(chol_one) - 0.5 * (
-            log_det(chol_both) + log_det(chol_between) - (self.mean * mean).sum(-1)
-        )
+        constant = log_det(chol_one) - 0.5 * (log_det(chol_both) + log_det(chol_between) - (self.mean * mean).sum(-1))
         return (
             0.5 * quadratic(z1 + z2, chol_both)
             - 0.5 * (quadratic(z1, chol_one) + quadratic(z2, chol_one))
@@ -153,7 +153,7 @@ class O2D2(nn.Module):
     def __init__(self, members: int, lev_dim: int) -> None:
         super().__init__()
         sizes = (2 * lev_dim + 4, *self.HIDDEN, 1)
-        self.layers = nn.ModuleList(Linear(members, i, o) for i, o in zip(sizes, sizes[1:], strict=False))
+        self.layers = nn.ModuleList(Linear(members, i, o) for i, o in pairwise(sizes))
 
     def logit(self, y1: Tensor, y2: Tensor, confusion: Tensor, dropout: float = 0.0) -> Tensor:
         """-> logit of p(H2) (M, P)"""

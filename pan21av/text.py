@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 from nltk.tokenize.regexp import RegexpTokenizer
 
 RECIPE = "pan21av-1"
@@ -67,6 +70,25 @@ def tokenise(text: str, limit: int | None = None, recipe: str = RECIPE) -> list[
         # No text needs more than this; it keeps a 50 MB "text" from costing a minute.
         text = text[: 64 * limit]
     return _TOKENS.tokenize(normalise(text))[:limit]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One document: its distinct tokens, and for every position which of them stands there."""
+
+    types: list[str]
+    ids: np.ndarray  # (positions) int32, into types
+
+    @classmethod
+    def of(cls, tokens: Sequence[str]) -> Tokens:
+        index: dict[str, int] = {}
+        ids = [index.setdefault(token, len(index)) for token in tokens]
+        return cls(list(index), np.array(ids, dtype=np.int32))
+
+
+def tokenise_all(texts: Sequence[str], limit: int | None = None, recipe: str = RECIPE) -> list[Tokens]:
+    """What a worker process does; it lives here so that the worker need not load torch."""
+    return [Tokens.of(tokenise(text, limit, recipe)) for text in texts]
 
 
 def window_spans(tokens: int, size: int, hop: int, limit: int) -> list[tuple[int, int]]:

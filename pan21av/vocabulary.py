@@ -71,9 +71,7 @@ class Vocabulary:
         return hashlib.sha256(self.to_json()).hexdigest()
 
     @classmethod
-    def build(
-        cls, counts: Iterable[tuple[str, int]], *, words: int, chars: int, lowercase: bool = True
-    ) -> Vocabulary:
+    def build(cls, counts: Iterable[tuple[str, int]], *, words: int, chars: int, lowercase: bool = True) -> Vocabulary:
         """The most frequent words and characters of (token, count) pairs; ties alphabetically."""
         word_counts: dict[str, int] = {}
         char_counts: dict[str, int] = {}

@@ -153,9 +153,7 @@ def _take_partner(
     return None
 
 
-def fixed_pairs(
-    catalogue: Catalogue, documents: np.ndarray, rng: np.random.Generator, limit: int
-) -> np.ndarray:
+def fixed_pairs(catalogue: Catalogue, documents: np.ndarray, rng: np.random.Generator, limit: int) -> np.ndarray:
     """Balanced pairs for validation: same author across topics, different authors within one, as far
     as the corpus has them (a blogger may have a single topic; it then serves with that)."""
     pairs = draw_pairs(catalogue, documents, FIXED, rng)
@@ -165,9 +163,7 @@ def fixed_pairs(
     return rng.permutation(pairs[np.sort(kept)])
 
 
-def split_documents(
-    catalogue: Catalogue, by_topic: bool, train_share: float, rng: np.random.Generator
-) -> np.ndarray:
+def split_documents(catalogue: Catalogue, by_topic: bool, train_share: float, rng: np.random.Generator) -> np.ndarray:
     """0 training, 1 calibration, 2 validation, -1 left out, for every document (n).
 
     By topic: topics are dealt out, an author who touches several sets goes to one of them at

@@ -14,7 +14,7 @@ import orjson
 
 from ..documents import Batch, make_batch
 from ..parallel import ordered_map, usable_cores, worker_pool
-from ..text import RECIPE, tokenise
+from ..text import RECIPE, tokenise_all
 from ..vocabulary import FIRST, UNKNOWN, Vocabulary
 from .corpus import CorpusError, Document, open_lines, read_corpus
 from .pairs import CALIBRATION, TRAINING, Catalogue, draw_pairs, fixed_pairs, split_documents
@@ -165,10 +165,6 @@ def _fingerprint(data: Path, truth: Path | None, vectors: Path | None, settings:
     return digest.hexdigest()
 
 
-def _tokenise_texts(texts: list[str]) -> list[str]:
-    return ["\n".join(tokenise(text)) for text in texts]
-
-
 class _Numbers(dict[str, int]):
     def __missing__(self, key: str) -> int:
         self[key] = len(self)
@@ -200,12 +196,11 @@ def _tokenise_all(
             yield [d.text for d in chunk]
 
     with worker_pool(workers) as pool, (folder / "tokens.i32").open("wb") as out:
-        for tokenised in ordered_map(_tokenise_texts, tasks(), pool, ahead=4 * workers):
-            for document, joined in zip(waiting.pop(0), tokenised, strict=True):
-                tokens = joined.split("\n") if joined else []
-                if len(tokens) < min_tokens:
+        for tokenised in ordered_map(tokenise_all, tasks(), pool, ahead=4 * workers):
+            for document, tokens in zip(waiting.pop(0), tokenised, strict=True):
+                if len(tokens.ids) < min_tokens:
                     continue
-                ids = np.array([types[token] for token in tokens], dtype=np.int32)
+                ids = np.array([types[token] for token in tokens.types], dtype=np.int32)[tokens.ids]
                 if len(types) > len(counts):
                     counts = np.concatenate([counts, np.zeros(len(types), dtype=np.int64)])
                 np.add.at(counts, ids, 1)

@@ -107,7 +107,8 @@ class TrainSettings:
         """With some settings changed; unknown names and wrong types are refused."""
         model_names = {f.name for f in fields(ModelConfig)}
         known = {f.name for f in fields(self)} - {"model"} | model_names
-        model, rest = {}, {}
+        model: dict[str, Any] = {}
+        rest: dict[str, Any] = {}
         for name, value in values.items():
             if name not in known:
                 raise ValueError(f"unknown setting {name!r}; known: {', '.join(sorted(known))}")

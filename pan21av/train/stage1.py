@@ -25,7 +25,7 @@ from .prepare import TRAIN, Prepared
 from .settings import TrainSettings
 
 Span = tuple[int, int, int]  # document, first token, tokens
-Log = Callable[[dict[str, Any]], None]
+Log = Callable[[dict[str, Any]], None]  # told of every epoch, of a resumed run's earlier ones too
 
 
 class TopicProbe(nn.Module):
@@ -62,7 +62,9 @@ def ual_loss(confusion: Tensor, p_ual: Tensor, same: Tensor, beta: float) -> Ten
     return (-p.log() - beta * entropy).mean()
 
 
-def head_losses(members: Members, y1: Tensor, y2: Tensor, same: Tensor, settings: TrainSettings) -> tuple[Tensor, Tensor]:
+def head_losses(
+    members: Members, y1: Tensor, y2: Tensor, same: Tensor, settings: TrainSettings
+) -> tuple[Tensor, Tensor]:
     """BFS and UAL on LEVs (1, P, L) that they do not change; UAL does not change BFS."""
     y1, y2 = y1.detach(), y2.detach()
     keep = F.dropout(torch.ones_like(y1), settings.drop_metric, members.training)  # shared by the two documents
@@ -163,6 +165,7 @@ class State:
     epoch: int = 0
     best_score: float = -1.0
     best: dict[str, Tensor] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
         content = {
@@ -173,6 +176,7 @@ class State:
             "epoch": self.epoch,
             "best_score": self.best_score,
             "best": self.best,
+            "history": self.history,
         }
         part = path.with_suffix(".part")
         torch.save(content, part)
@@ -184,6 +188,7 @@ class State:
         self.probe.load_state_dict(content["probe"])
         self.norm.load_state_dict(content["norm"])
         self.epoch, self.best_score, self.best = content["epoch"], content["best_score"], content["best"]
+        self.history = content["history"]
         self.optimizer.load_state_dict(content["optimizer"])
 
 
@@ -213,6 +218,8 @@ class StageOne:
         checkpoint = folder / "stage1.pt"
         if checkpoint.exists():
             self.state.load(checkpoint, self.device)
+            for record in self.state.history:
+                log(record)
         settings, state = self.settings, self.state
         while state.epoch < settings.stage_one_epochs:
             began, epoch = time.perf_counter(), state.epoch
@@ -231,9 +238,11 @@ class StageOne:
             if not warming and record["overall"] > state.best_score:
                 state.best_score = record["overall"]
                 state.best = {k: v.detach().clone() for k, v in state.members.state_dict().items()}
-            state.save(checkpoint)
             seconds = round(time.perf_counter() - began, 2)
-            log({"stage": "warm-up" if warming else "pairs", "epoch": state.epoch, **record, "seconds": seconds})
+            stage = "warm-up" if warming else "pairs"
+            state.history.append({"stage": stage, "epoch": state.epoch, **record, "seconds": seconds})
+            state.save(checkpoint)
+            log(state.history[-1])
         if state.best:
             state.members.load_state_dict(state.best)
         return state.members.eval()
@@ -257,7 +266,9 @@ class StageOne:
 
     def _drop(self, vectors: Tensor) -> Tensor:
         """One mask for the batch, so that all documents stay comparable."""
-        return vectors * F.dropout(torch.ones_like(vectors[0, 0]), self.settings.drop_metric, self.state.members.training)
+        return vectors * F.dropout(
+            torch.ones_like(vectors[0, 0]), self.settings.drop_metric, self.state.members.training
+        )
 
     def _warmup(self, epoch: int, rng: np.random.Generator) -> dict[str, float]:
         settings, state = self.settings, self.state
@@ -275,7 +286,8 @@ class StageOne:
     def _folded(self) -> tuple[Tensor, Tensor]:
         """Metric layer with the standardisation inside: exactly the same map, no extra layer."""
         metric, norm = self.state.members.metric, self.state.norm
-        assert norm.running_mean is not None and norm.running_var is not None
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
         scale = (norm.running_var + norm.eps).rsqrt()
         weight = metric.weight * scale[:, None]
         return weight, metric.bias - (norm.running_mean * scale) @ metric.weight

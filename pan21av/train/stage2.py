@@ -16,7 +16,7 @@ from ..metrics import all_metrics, pan_metrics
 from ..model import Members, Scores
 from ..scores import O2D2
 from .pairs import CALIBRATION, draw_pairs
-from .prepare import CALIBRATE, VALIDATE, Prepared
+from .prepare import CALIBRATE, Prepared
 from .settings import TrainSettings
 from .stage1 import Crops, Log, document_vectors, head_losses, linear
 
@@ -40,7 +40,8 @@ def compute_views(
 ) -> Views:  # fmt: skip
     documents = np.unique(documents)
     crops = Crops(prepared, settings, rng)
-    levs, row = [], {}
+    levs: list[Tensor] = []
+    row: dict[int, int] = {}
     for view in range(settings.crops):
         spans = None
         if view:
@@ -64,9 +65,7 @@ class StageTwo:
         rng = np.random.default_rng([seed, 7])
         members.eval()
         with torch.no_grad():
-            self.calibration = compute_views(
-                members, prepared, prepared.documents(CALIBRATE), settings, rng, device
-            )
+            self.calibration = compute_views(members, prepared, prepared.documents(CALIBRATE), settings, rng, device)
             self.validation = compute_views(members, prepared, prepared.validation.flatten(), settings, rng, device)
         # Validation pairs at every view: the same length for both documents of a pair would be
         # too kind, but the views were drawn independently.
@@ -94,10 +93,21 @@ class StageTwo:
             scores = self.members.score(self.left, self.right).cpu()
         return {"eps": eps, "validation": self.figures(scores)}
 
+    @torch.no_grad()
+    def validation_scores(self) -> dict[str, np.ndarray]:
+        """What this member says of the validation pairs (whole texts), for the ensemble's figures."""
+        whole = slice(0, len(self.prepared.validation))
+        y1, y2 = self.left[:, whole], self.right[:, whole]
+        scores = self.members.score(y1, y2).cpu()
+        columns = {name: getattr(scores, name)[0].numpy() for name in ("dml", "bfs", "ual", "o2d2")}
+        return {**columns, "distance": (y1 - y2).square().sum(-1)[0].cpu().numpy()}
+
     def figures(self, scores: Scores) -> dict[str, dict[str, float]]:
         whole = slice(0, len(self.prepared.validation))
         truth = self.truth[whole]
-        columns = {name: getattr(scores, name)[0, whole].numpy().astype(np.float64) for name in ("dml", "bfs", "ual", "o2d2")}
+        columns = {
+            name: getattr(scores, name)[0, whole].numpy().astype(np.float64) for name in ("dml", "bfs", "ual", "o2d2")
+        }
         columns["o2d2"] = respond(columns["ual"], columns["o2d2"])
         return {name: all_metrics(truth, values) for name, values in columns.items()}
 
@@ -124,7 +134,9 @@ class StageTwo:
 
     @torch.no_grad()
     def _ual_figures(self) -> dict[str, float]:
-        return all_metrics(self.truth, self.members.score(self.left, self.right).ual[0].cpu().numpy().astype(np.float64))
+        return all_metrics(
+            self.truth, self.members.score(self.left, self.right).ual[0].cpu().numpy().astype(np.float64)
+        )
 
     def _o2d2(self, log: Log) -> float:
         """One detector per candidate eps, trained side by side as if they were members."""

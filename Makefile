@@ -1,0 +1,48 @@
+# make demo   install, and verify the example pairs with the shipped ensemble
+# make test   install, and run the tests
+# See also: lint, bench, train, docker, clean
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+export OMP_NUM_THREADS ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo test lint bench train docker clean
+
+demo: $(READY)
+	$(BIN)/pan21av predict -i examples/pairs.jsonl -o out/demo
+	$(BIN)/python examples/show.py out/demo/answers.jsonl examples/truth.jsonl
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python benchmarks/bench.py $(ARGS)
+
+# make train DATA=documents.jsonl.xz OUT=runs/mine [ARGS="--members 3 --vectors glove.txt"]
+DATA   ?=
+OUT    ?= runs/new
+CONFIG ?= models/default.toml
+train: $(READY)
+	@test -n "$(DATA)" || { echo "usage: make train DATA=documents.jsonl OUT=folder [CONFIG=settings.toml] [ARGS=...]"; exit 2; }
+	$(BIN)/pan21av train $(DATA) -o $(OUT) --config $(CONFIG) $(ARGS)
+
+docker:
+	docker build -t pan21av .
+
+clean:
+	rm -rf $(VENV) build dist out *.egg-info pan21av/_kernel*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# The package is installed in place, so only its metadata and the kernel need a new install.
+$(READY): pyproject.toml constraints.txt pan21av/native/kernel.c pan21av/native/kernel_body.h
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
+	touch $@

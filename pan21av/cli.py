@@ -1,0 +1,168 @@
+"""The command line: parse, call the verb, print. Torch is loaded only by commands that need it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from . import __version__
+from .errors import InputError, PanError
+
+models_option = click.option(
+    "--models", metavar="FOLDER|NAME", help="The ensemble; default: PAN21AV_MODELS, else the shipped one."
+)
+device_option = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N")
+threads_option = click.option("--threads", type=click.IntRange(1), help="Default: the cores this process may use.")
+
+
+class _Group(click.Group):
+    """Turns our errors into one line and an exit code; --debug shows the traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PanError as error:
+            if ctx.params.get("debug"):
+                raise
+            click.echo(f"pan21av: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except MemoryError:
+            click.echo("pan21av: out of memory", err=True)
+            ctx.exit(3)
+        except KeyboardInterrupt:
+            click.echo("pan21av: interrupted", err=True)
+            ctx.exit(130)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="pan21av")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
+def main(debug: bool, quiet: bool) -> None:
+    """Did the same person write two texts? A calibrated probability, or 0.5: "I cannot tell".
+
+    Exit codes: 0 done, 1 internal error, 2 bad input or usage, 3 environment, 130 interrupted.
+    """
+    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING if quiet else logging.INFO)
+
+
+@main.command()
+@click.option(
+    "-i", "--input", "source", envvar=["inputDataset", "TIRA_INPUT_DATASET"], required=True, metavar="FILE|DIR|-",
+    help="Trials as JSON lines; on TIRA taken from $inputDataset.",
+)  # fmt: skip
+@click.option(
+    "-o", "--output", envvar=["outputDir", "TIRA_OUTPUT_DIR"], required=True, metavar="DIR",
+    help="Where answers.jsonl goes; on TIRA taken from $outputDir.",
+)  # fmt: skip
+@models_option
+@device_option
+@threads_option
+def predict(source: str, output: str, **options: Any) -> None:
+    """Answer every trial of a pairs.jsonl."""
+    from .predict import predict as run
+
+    run(source, output, **options)
+
+
+@main.command()
+@click.argument("first", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("second", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@models_option
+@device_option
+@threads_option
+def verify(first: Path, second: Path, as_json: bool, models: str | None, device: str, threads: int | None) -> None:
+    """Compare two text files."""
+    from .verifier import Verifier
+
+    texts = [read_text(first), read_text(second)]
+    verifier = Verifier.load(models, device=device, threads=threads)
+    verdict = verifier.verify(*texts)
+    if as_json:
+        report = {
+            "probability": verdict.probability,
+            "decision": verdict.words,
+            "members": verifier.members.count,
+            "abstained": verdict.abstained,
+            "same": verdict.same,
+            "different": verdict.different,
+        }
+        click.echo(orjson.dumps(report))
+        return
+    click.echo(f"{verdict.words} (probability of one author: {verdict.probability:.3f})")
+    click.echo(
+        f"of {verifier.members.count} members {verdict.abstained} abstained, "
+        f"{verdict.same} said same, {verdict.different} different"
+    )
+
+
+def read_text(path: Path) -> str:
+    try:
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    if not text.strip():
+        raise InputError(f"{path} holds no text")
+    return text
+
+
+@main.command()
+@models_option
+@device_option
+def info(models: str | None, device: str) -> None:
+    """The ensemble's card, and what this machine would compute on."""
+    from .checkpoint import find_ensemble, read_manifest
+    from .device import choose_device, describe
+    from .parallel import usable_cores
+
+    folder = find_ensemble(models)
+    manifest = read_manifest(folder)
+    click.echo(f"ensemble   {manifest.get('name')} in {folder}")
+    click.echo(f"members    {len(manifest['members'])}, text recipe {manifest['recipe']}")
+    click.echo(f"computing  {describe(choose_device(device), usable_cores())}")
+    card = folder / "MODEL_CARD.md"
+    if card.exists():
+        click.echo("\n" + card.read_text("utf-8"))
+
+
+@main.command("import-official")
+@click.argument("weights", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder of the new ensemble.")
+def import_official(weights: tuple[Path, ...], output: Path) -> None:
+    """Turn the authors' published weights (one pickle per member) into an ensemble."""
+    from .official import import_ensemble
+
+    import_ensemble(list(weights), output)
+    click.echo(f"{len(weights)} members -> {output}")
+
+
+@main.command()
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder of the new ensemble.")
+@click.option("--truth", type=click.Path(path_type=Path), help="PAN's truth.jsonl, if DATA is a pairs.jsonl.")
+@click.option("--vectors", type=click.Path(path_type=Path), help="Word vectors as text (GloVe, word2vec, fastText).")
+@click.option("--preset", type=click.Choice(["paper", "compact"]), default="compact", show_default=True)
+@click.option("--config", type=click.Path(exists=True, path_type=Path), help="Settings as a TOML file.")
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="One setting; may be repeated.")
+@click.option("--split", type=click.Choice(["topics", "authors"]), help="Which of them are disjoint between sets.")
+@click.option("--members", default=21, show_default=True, type=click.IntRange(1))
+@click.option("--seed", default=1, show_default=True)
+@click.option("--work", type=click.Path(path_type=Path), help="Where unfinished work is kept [OUTPUT.work].")
+@click.option("--jobs", type=click.IntRange(1), help="Members side by side [the cores, or one per GPU].")
+@device_option
+def train(**options: Any) -> None:
+    """Train an ensemble on DATA: documents.jsonl, or PAN's pairs.jsonl with its truth."""
+    from .train import train as run
+
+    split = options.pop("split")
+    if split:
+        options["assignments"] = (*options["assignments"], f"split={split}")
+    run(**options)

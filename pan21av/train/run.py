@@ -1,0 +1,248 @@
+"""The verb: prepare once, train the members side by side, put the ensemble together."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import orjson
+import torch
+from tqdm import tqdm
+
+from .. import __version__
+from ..checkpoint import save_ensemble
+from ..device import choose_device, describe, warn_without_kernel
+from ..ensemble import check_odd
+from ..errors import EnvironmentFault, InputError
+from ..parallel import usable_cores, worker_pool
+from ..progress import clock
+from ..text import RECIPE
+from .corpus import CorpusError, Document
+from .member import HISTORY, RESULT, MemberTask, train_member
+from .prepare import Prepared, format_table, prepare
+from .report import ensemble_report, model_card, picture
+from .settings import TrainSettings, load_settings
+
+log = logging.getLogger("pan21av")
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def train(
+    data: Path,
+    output: Path,
+    *,
+    truth: Path | None = None,
+    vectors: Path | None = None,
+    preset: str = "compact",
+    config: Path | None = None,
+    assignments: Iterable[str] = (),
+    members: int = 21,
+    seed: int = 1,
+    work: Path | None = None,
+    jobs: int | None = None,
+    device: str = "auto",
+) -> dict[str, Any]:
+    """Train an ensemble into the folder `output`; unfinished work is kept in `work` and resumed.
+
+    Returns the validation figures that ensemble.json holds.
+    """
+    began = time.time()
+    try:
+        check_odd(members)
+        settings = load_settings(preset, config, assignments)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    work = work or output.with_name(output.name + ".work")
+    chosen = choose_device(device)
+    warn_without_kernel(chosen)
+    jobs = min(jobs or _default_jobs(chosen), members)
+    log.info("pan21av %s: %d members, %d at a time, on %s", __version__, members, jobs, describe(chosen, jobs))
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+        prepared = prepare(
+            data, work / "prepared", settings, truth=truth, vectors=vectors, seed=seed, log=log.info, progress=_bar
+        )
+    except CorpusError as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        raise EnvironmentFault(f"{error.filename or work}: {error.strerror}") from None
+    log.info("%s", format_table(prepared.table))
+    tasks = _tasks(prepared, settings, members, seed, work, chosen)
+    _run_all(tasks, jobs, settings)
+    return _assemble(tasks, prepared, settings, seed, output, time.time() - began)
+
+
+def _default_jobs(device: torch.device) -> int:
+    return torch.cuda.device_count() if device.type == "cuda" else usable_cores()
+
+
+def _bar(documents: Iterator[Document]) -> Iterator[Document]:
+    return iter(tqdm(documents, desc="tokenising", unit=" documents", disable=not sys.stderr.isatty()))
+
+
+def _tasks(
+    prepared: Prepared, settings: TrainSettings, members: int, seed: int, work: Path, device: torch.device
+) -> list[MemberTask]:
+    """One task per member; seeds derive from the one seed, so that member 7 of 9 is member 7 of 21."""
+    resolved = settings.to_dict()
+    identity = orjson.dumps(
+        {"settings": resolved, "seed": seed, "corpus": prepared.fingerprint}, option=orjson.OPT_INDENT_2
+    )
+    record = work / "settings.json"
+    if record.exists() and record.read_bytes() != identity and any(work.glob(f"member-*/{RESULT}")):
+        raise InputError(f"{work} holds members trained with other settings or data; take another --work, or remove it")
+    if not record.exists() or record.read_bytes() != identity:
+        for checkpoint in work.glob("member-*/*.pt"):
+            checkpoint.unlink()
+        record.write_bytes(identity)
+    gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 0
+    return [
+        MemberTask(
+            number,
+            int(np.random.SeedSequence([seed, number]).generate_state(1)[0]) >> 1,
+            prepared.folder,
+            work / f"member-{number:02d}",
+            resolved,
+            f"cuda:{number % gpus}" if gpus else str(device),
+        )
+        for number in range(1, members + 1)
+    ]
+
+
+def run_tasks(
+    function: Callable[[Task], Result], tasks: list[Task], jobs: int, tick: Callable[[], None]
+) -> Iterator[Result]:
+    """Results as tasks finish, `jobs` at a time in processes of their own; `tick` is called meanwhile."""
+    with worker_pool(jobs) as pool:
+        pending: set[Future[Result]] = {pool.submit(function, task) for task in tasks}
+        try:
+            while pending:
+                done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+                tick()
+                for future in done:
+                    yield future.result()
+        except BrokenProcessPool:
+            raise EnvironmentFault(
+                "a training process was killed, perhaps for want of memory; run the same command again to go on, "
+                "with fewer --jobs if need be"
+            ) from None
+        except BaseException:
+            # Do not wait for an epoch to end: the work folder resumes.
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
+            raise
+
+
+def _run_all(tasks: list[MemberTask], jobs: int, settings: TrainSettings) -> None:
+    left = [task for task in tasks if not task.finished]
+    if len(left) < len(tasks):
+        log.info("%d of %d members are finished already", len(tasks) - len(left), len(tasks))
+    if not left:
+        return
+    watch = _Watch(left, settings.stage_one_epochs)
+    try:
+        for number in run_tasks(train_member, left, jobs, watch.look):
+            watch.look()
+            result = orjson.loads((tasks[number - 1].folder / RESULT).read_bytes())
+            figures = result["validation"]
+            watch.say(
+                f"member {number:2d} finished in {clock(result['seconds'])}: "
+                f"validation AUC {figures['ual']['auc']:.3f}, overall {figures['ual']['overall']:.3f}, with O2D2 {figures['o2d2']['overall']:.3f}"
+            )
+    finally:
+        watch.close()
+
+
+class _Watch:
+    """Follows the members' history files: a line per epoch, and a bar over all on a terminal."""
+
+    def __init__(self, tasks: list[MemberTask], epochs: int) -> None:
+        self.tasks = tasks
+        self.seen = dict.fromkeys((task.number for task in tasks), 0)
+        terminal = sys.stderr.isatty()
+        self.bar = tqdm(total=len(tasks) * epochs, unit=" epochs", desc="all members", disable=not terminal)
+
+    def say(self, line: str) -> None:
+        if self.bar.disable:
+            log.info("%s", line)
+        else:
+            self.bar.write(line, file=sys.stderr)
+
+    def look(self) -> None:
+        for task in self.tasks:
+            try:
+                lines = (task.folder / HISTORY).read_bytes().splitlines(keepends=True)
+            except OSError:
+                continue
+            for line in lines[self.seen[task.number] :]:
+                if not line.endswith(b"\n"):
+                    break
+                self.seen[task.number] += 1
+                self._show(task.number, orjson.loads(line))
+
+    def _show(self, number: int, record: dict[str, Any]) -> None:
+        if record["stage"] in ("warm-up", "pairs"):
+            self.bar.update()
+        elif record["stage"] == "o2d2" and record["epoch"] % 20:
+            return  # these take a second each
+        names = (
+            "loss",
+            "dml_loss",
+            "bfs_loss",
+            "ual_loss",
+            "accuracy",
+            "topic_accuracy",
+            "dev_auc_distance",
+            "auc",
+            "overall",
+            "seconds",
+        )
+        values = "  ".join(f"{name} {record[name]:.4g}" for name in names if name in record)
+        self.say(f"member {number:2d}  {record['stage']:8s} epoch {record['epoch']:3d}  {values}")
+
+    def close(self) -> None:
+        self.bar.close()
+
+
+def _assemble(
+    tasks: list[MemberTask], prepared: Prepared, settings: TrainSettings, seed: int, output: Path, seconds: float
+) -> dict[str, Any]:
+    results = [orjson.loads((task.folder / RESULT).read_bytes()) for task in tasks]
+    report = ensemble_report(tasks, prepared)
+    provenance = {
+        "version": __version__,
+        "seed": seed,
+        "settings": settings.to_dict(),
+        "corpus": prepared.fingerprint,
+        "core_seconds": round(sum(r["seconds"] for r in results)),
+        "finished": time.strftime("%Y-%m-%d", time.gmtime()),
+        "splits": prepared.table,
+    }
+    info = {"training": provenance, **report}
+    extra = {"MODEL_CARD.md": model_card(output.name, info, results).encode()}
+    drawn = picture(tasks)
+    if drawn:
+        extra["training.png"] = drawn
+    save_ensemble(
+        output,
+        config=settings.model,
+        recipe=RECIPE,
+        vocabulary=prepared.vocabulary,
+        members=[
+            {part: (task.folder / f"{part}.safetensors").read_bytes() for part in ("stage1", "o2d2")} for task in tasks
+        ],
+        entries=[{"seed": r["seed"], "eps": r["eps"]} for r in results],
+        info=info,
+        extra=extra,
+    )
+    log.info("%d members -> %s (%s)", len(tasks), output, clock(seconds))
+    validation: dict[str, Any] = report["validation"]
+    return validation

@@ -1,0 +1,86 @@
+"""PAN's measures: against the official scores, scikit-learn and a slow literal implementation."""
+
+import json
+import lzma
+
+import numpy as np
+import pytest
+from conftest import SHARED, needs_shared
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from sklearn.metrics import brier_score_loss, f1_score, roc_auc_score
+
+from pan21av.metrics import calibration, pan_metrics
+
+values = st.lists(
+    st.tuples(st.booleans(), st.one_of(st.just(0.5), st.floats(0, 1), st.sampled_from([0.0, 0.25, 0.75, 1.0]))),
+    min_size=2, max_size=60,
+)  # fmt: skip
+
+
+def literal_c_at_1(truth, answers):
+    n, correct, unanswered = len(truth), 0.0, 0.0
+    for t, a in zip(truth, answers, strict=True):
+        if a == 0.5:
+            unanswered += 1
+        elif (a > 0.5) == t:
+            correct += 1
+    return (1 / n) * (correct + unanswered * correct / n)
+
+
+def literal_f_05_u(truth, answers):
+    tp = fn = fp = u = 0
+    for t, a in zip(truth, answers, strict=True):
+        if a == 0.5:
+            u += 1
+        elif a > 0.5:
+            tp, fp = tp + t, fp + (not t)
+        elif t:
+            fn += 1
+    return 1.25 * tp / (1.25 * tp + 0.25 * (fn + u) + fp) if tp else 0.0
+
+
+@given(values)
+def test_against_others(rows):
+    truth, answers = (np.array(column) for column in zip(*rows, strict=True))
+    assume(truth.any() and not truth.all())
+    ours = pan_metrics(truth, answers)
+    assert ours["auc"] == pytest.approx(roc_auc_score(truth, answers), abs=1e-12)
+    assert ours["brier"] == pytest.approx(1 - brier_score_loss(truth, answers), abs=1e-12)
+    assert ours["c@1"] == pytest.approx(literal_c_at_1(truth, answers), abs=1e-12)
+    assert ours["f_05_u"] == pytest.approx(literal_f_05_u(truth, answers), abs=1e-12)
+    answered = answers != 0.5
+    if answered.any():
+        expected = f1_score(truth[answered], answers[answered] > 0.5, zero_division=0)
+        assert ours["F1"] == pytest.approx(expected, abs=1e-12)
+    assert ours["overall"] == pytest.approx(np.mean([ours[k] for k in ("auc", "c@1", "f_05_u", "F1", "brier")]))
+
+
+@needs_shared
+@pytest.mark.parametrize("name", ["boenninghoff20-large", "kipnis20-small"])
+def test_real_submissions(name):
+    folder = SHARED / "evaluator"
+
+    def read(file):
+        with lzma.open(folder / file, "rt", encoding="utf-8") as lines:
+            return {entry["id"]: entry for entry in map(json.loads, lines)}
+
+    truth, answers = read("truth.jsonl.xz"), read(f"{name}.answers.jsonl.xz")
+    ids = list(truth)
+    ours = pan_metrics(
+        np.array([truth[i]["same"] for i in ids]), np.array([answers[i]["value"] if i in answers else 0.5 for i in ids])
+    )
+    expected = json.loads((folder / "expected.json").read_text())[name]
+    for key, value in ours.items():
+        assert value == pytest.approx(expected[key], abs=1e-9), key
+
+
+def test_calibration_by_hand():
+    # Confidences 0.75 (three of four right) and 0.95 (one of two right).
+    values = np.array([0.75, 0.75, 0.25, 0.25, 0.95, 0.05, 0.5])
+    truth = np.array([True, True, False, True, True, True, False])
+    figures = calibration(truth, values)
+    assert figures["accuracy"] == pytest.approx(4 / 6)
+    assert figures["confidence"] == pytest.approx((4 * 0.75 + 2 * 0.95) / 6)
+    assert figures["ece"] == pytest.approx((2 / 6) * abs(0.5 - 0.95))
+    assert figures["mce"] == pytest.approx(0.45)
