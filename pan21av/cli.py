@@ -37,6 +37,13 @@ class _Group(click.Group):
         except KeyboardInterrupt:
             click.echo("pan21av: interrupted", err=True)
             ctx.exit(130)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if ctx.params.get("debug"):
+                raise
+            click.echo(f"pan21av: internal error: {error!r} (--debug shows where)", err=True)
+            ctx.exit(1)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

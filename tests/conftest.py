@@ -22,14 +22,45 @@ TINY = ModelConfig(
     char_dim=3, char_width=3, char_filters=5, letters=8, word_dim=7, window_hidden=6, document_hidden=5,
     window_tokens=12, window_hop=9, max_windows=20, lev_dim=9, bfs_dim=4,
 )  # fmt: skip
-WORDS = "the of and to a in that it is was i for on you he be with as by at have are this not but had his they".split()
+WORDS = [
+    "the",
+    "of",
+    "and",
+    "to",
+    "a",
+    "in",
+    "that",
+    "it",
+    "is",
+    "was",
+    "i",
+    "for",
+    "on",
+    "you",
+    "he",
+    "be",
+    "with",
+    "as",
+    "by",
+    "at",
+    "have",
+    "are",
+    "this",
+    "not",
+    "but",
+    "had",
+    "his",
+    "they",
+]
 
 
 def tiny_vocabulary() -> Vocabulary:
     return Vocabulary(tuple(WORDS), tuple("abcdefghijklmnopqrstuvwxyz.,!?'-"))
 
 
-def random_members(count: int, config: ModelConfig = TINY, seed: int = 0, vocabulary: Vocabulary | None = None) -> Members:
+def random_members(
+    count: int, config: ModelConfig = TINY, seed: int = 0, vocabulary: Vocabulary | None = None
+) -> Members:
     """Members with random weights, spread so that their verdicts differ."""
     torch.manual_seed(seed)
     vocabulary = vocabulary or tiny_vocabulary()

@@ -7,9 +7,9 @@ import pytest
 import torch
 from conftest import SHARED, needs_shared
 
+from pan21av.documents import batch_of_tokens
 from pan21av.official import import_ensemble
 from pan21av.text import tokenise_all
-from pan21av.documents import batch_of_tokens
 from pan21av.verifier import Verifier
 
 pytestmark = needs_shared

@@ -88,7 +88,9 @@ def test_a_row_does_not_depend_on_its_neighbours(isa):
 
 
 def test_activations_to_a_millionth(isa):
-    x = torch.cat([torch.linspace(-40, 40, 160_000), torch.tensor([0.0, -0.0, 1e-30, -1e-30, 88.0, -88.0, 1e30, -1e30] * 16)])
+    x = torch.cat(
+        [torch.linspace(-40, 40, 160_000), torch.tensor([0.0, -0.0, 1e-30, -1e-30, 88.0, -88.0, 1e30, -1e30] * 16)]
+    )
     tanh, sigmoid = kernel.activations(x)
     assert (tanh.double() - torch.tanh(x.double())).abs().max() < 1e-6
     assert (sigmoid.double() - torch.sigmoid(x.double())).abs().max() < 1e-6

@@ -12,7 +12,27 @@ from pan21av import kernel
 from pan21av.predict import predict
 from pan21av.verifier import Verifier
 
-WORDS = "the old ship was not here but they had it in that house for a while as you know".split()
+WORDS = [
+    "the",
+    "old",
+    "ship",
+    "was",
+    "not",
+    "here",
+    "but",
+    "they",
+    "had",
+    "it",
+    "in",
+    "that",
+    "house",
+    "for",
+    "a",
+    "while",
+    "as",
+    "you",
+    "know",
+]
 
 
 def text(seed, words=80):
@@ -57,7 +77,11 @@ def test_tira_variables_and_directories(tiny_ensemble, tmp_path, command):
     (tmp_path / "in").mkdir()
     write_pairs(tmp_path / "in" / "pairs.jsonl", {"a": (text(1), text(2)), "b": (text(3), text(3))})
     (tmp_path / "in" / "truth.jsonl").write_text("{}")
-    environment = {"inputDataset": str(tmp_path / "in"), "outputDir": str(tmp_path / "out"), "PAN21AV_MODELS": str(tiny_ensemble)}
+    environment = {
+        "inputDataset": str(tmp_path / "in"),
+        "outputDir": str(tmp_path / "out"),
+        "PAN21AV_MODELS": str(tiny_ensemble),
+    }
     done = command("predict", env=environment)
     assert done.returncode == 0, done.stderr.decode()
     assert list(read_answers(tmp_path / "out")) == ["a", "b"]
@@ -87,7 +111,10 @@ def test_unusable_texts_are_not_answered(tiny_ensemble, tmp_path):
         (["{"], "pairs.jsonl:1: not JSON"),
         (["[]"], "pairs.jsonl:1: expected a JSON object"),
         (['{"id": 3, "pair": ["a", "b"]}'], "'id' must be a string"),
-        (['{"id": "a", "pair": ["a", "b"]}', "", '{"id": "a", "pair": ["a", "b"]}'], "pairs.jsonl:3: the id 'a' occurs twice"),
+        (
+            ['{"id": "a", "pair": ["a", "b"]}', "", '{"id": "a", "pair": ["a", "b"]}'],
+            "pairs.jsonl:3: the id 'a' occurs twice",
+        ),
     ],
 )
 def test_bad_lines(tiny_ensemble, tmp_path, command, lines, message):
@@ -145,7 +172,9 @@ def test_any_unicode_either_way_round(verifier, first, second, repeat):
 def test_repeated_documents_are_encoded_once(verifier, monkeypatch):
     seen = []
     encode = verifier._encode
-    monkeypatch.setattr(verifier, "_encode", lambda chunk, tokens, pool: seen.append(len(tokens)) or encode(chunk, tokens, pool))
+    monkeypatch.setattr(
+        verifier, "_encode", lambda chunk, tokens, pool: seen.append(len(tokens)) or encode(chunk, tokens, pool)
+    )
     texts = [text(1000 + n) for n in range(9)]
     pairs = [(a, b) for a in texts for b in texts]
     assert len(list(verifier.predict(pairs, chunk=10))) == 81
@@ -160,7 +189,9 @@ def test_verify_command(tiny_ensemble, tmp_path, command):
     assert b"of 3 members" in plain.stdout
     report = json.loads(command("verify", "a.txt", "b.txt", "--json", "--models", tiny_ensemble).stdout)
     assert report["members"] == report["abstained"] + report["same"] + report["different"] == 3
-    assert report["probability"] == pytest.approx(Verifier.load(tiny_ensemble).verify(text(1), text(2)).probability, abs=1e-6)
+    assert report["probability"] == pytest.approx(
+        Verifier.load(tiny_ensemble).verify(text(1), text(2)).probability, abs=1e-6
+    )
     (tmp_path / "c.txt").write_bytes(b"caf\xe9")
     refused = command("verify", "a.txt", "c.txt", "--models", tiny_ensemble)
     assert refused.returncode == 2

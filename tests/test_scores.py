@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from conftest import TINY, random_members
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributions import MultivariateNormal
 
-from conftest import TINY, random_members
 from pan21av.scores import BFS, DML, UAL
 
 

@@ -27,7 +27,9 @@ def test_tokens(raw, tokens):
     assert tokenise(raw) == tokens
 
 
-@pytest.mark.parametrize(("one", "other"), [("“a”", '"a"'), ("it’s", "it's"), ("a – b", "a — b"), ("x…", "x ..."), ("-", "‐")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("“a”", '"a"'), ("it’s", "it's"), ("a – b", "a — b"), ("x…", "x ..."), ("-", "‐")]
+)
 def test_typography_is_unified(one, other):
     assert tokenise(one) == tokenise(other)
 

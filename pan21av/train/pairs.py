@@ -42,7 +42,7 @@ class Drawing:
     cross_topic: float = 0.6  # of those, with different topics if the author has them
     same_topic: float = 0.6  # different-author pairs within a topic
     cap: float | None = None  # of each different-author kind
-    strict: bool = False  # only SA_DF and DA_SF, where the corpus has any
+    strict: bool = False  # SA_DF and DA_SF; others only of authors and topics that have no such pair
 
 
 TRAINING = Drawing()
@@ -88,6 +88,7 @@ def _same_author_pairs(
         if drawing.strict and rng.random() < 1 / 3:
             pool += left
             continue
+        single_topic = len({int(topic[d]) for d in left}) == 1
         while len(left) > 1:
             first = left.pop()
             if rng.random() >= drawing.same_author:
@@ -98,6 +99,8 @@ def _same_author_pairs(
             within = [d for d in partners if topic[d] == topic[first]]
             wanted = cross if rng.random() < drawing.cross_topic else within
             chosen = wanted or cross or within
+            if drawing.strict and not single_topic:
+                chosen = cross
             if not chosen:
                 pool.append(first)
                 continue
@@ -118,6 +121,7 @@ def _different_author_pairs(
     for document in order:
         by_source[int(catalogue.source[document])].append(document)
         by_topic[int(catalogue.source[document]), int(catalogue.topic[document])].append(document)
+    authors_of = {key: len({int(catalogue.author[d]) for d in documents}) for key, documents in by_topic.items()}
     used: set[int] = set()
     pairs = []
     counts = [0, 0]  # other topic, same topic
@@ -128,6 +132,8 @@ def _different_author_pairs(
         within = rng.random() < drawing.same_topic
         for same_topic in (within, not within):
             if counts[same_topic] >= cap:
+                continue
+            if drawing.strict and not same_topic and authors_of[source, topic] > 1:
                 continue
             candidates = by_topic[source, topic] if same_topic else by_source[source]
             partner = _take_partner(catalogue, first, candidates, used, other_topic=not same_topic)

@@ -42,6 +42,7 @@ class TrainSettings:
     warmup_lr: float = 3e-3
     warmup_lr_end: float = 3e-4
     warmup_temperature: float = 3.0
+    warmup_dml: float = 0.0  # weight of cross-entropy of p_DML over all pairs of the batch
     source_balance: float = 0.5  # sources are drawn with probability authors^this
 
     # stage one, pairs: DML + BFS + UAL
@@ -65,7 +66,7 @@ class TrainSettings:
     probe_reversal: float = 0.0  # > 0: the topic probe's gradient is reversed into the encoder
 
     # stage two
-    head_epochs: int = 0  # > 0: BFS and UAL go on alone, on calibration authors
+    head_epochs: int = 0  # > 0: BFS and UAL begin anew on calibration authors, from their moments
     head_lr: float = 1e-3
     crops: int = 1  # embeddings of each calibration and validation document: whole, then shorter crops
     o2d2_epochs: int = 60
@@ -85,6 +86,9 @@ class TrainSettings:
         for name in ("words", "chars", "warmup_steps", "warmup_authors", "batch_pairs", "o2d2_batch", "crops"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
+        for low, high in (("warmup_min_windows", "warmup_windows"), ("crop_min_windows", "crop_windows")):
+            if getattr(self, low) > getattr(self, high):
+                raise ValueError(f"{low} must not exceed {high}")
 
     @property
     def dropout(self) -> Dropout:
@@ -131,7 +135,8 @@ PRESET_SETTINGS = {
         crop_windows=48,
         crop_min_windows=8,
         lr_fall_epochs=6,
-        head_epochs=10,
+        head_epochs=20,
+        ual_beta=0.03,
         crops=4,
     ),
 }
@@ -139,10 +144,11 @@ PRESET_SETTINGS = {
 
 def load_settings(preset: str, toml: Path | None = None, assignments: Iterable[str] = ()) -> TrainSettings:
     """A preset, then a TOML file over it, then `name=value` assignments over both."""
-    settings = PRESET_SETTINGS[preset]
+    values: dict[str, Any] = {}
     if toml is not None:
         try:
-            settings = settings.updated(tomllib.loads(toml.read_text("utf-8")))
+            values = tomllib.loads(toml.read_text("utf-8"))
+            PRESET_SETTINGS[preset].updated(values)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError) as error:
             raise ValueError(f"{toml}: {error}") from None
     for assignment in assignments:
@@ -150,8 +156,7 @@ def load_settings(preset: str, toml: Path | None = None, assignments: Iterable[s
         if not equals:
             raise ValueError(f"--set takes name=value, not {assignment!r}")
         try:
-            value = tomllib.loads(f"value = {text}")["value"]
+            values[name.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
-            value = text  # a bare word is a string
-        settings = settings.updated({name.strip(): value})
-    return settings
+            values[name.strip()] = text  # a bare word is a string
+    return PRESET_SETTINGS[preset].updated(values)

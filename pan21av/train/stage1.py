@@ -84,6 +84,17 @@ def contrastive_loss(y: Tensor, temperature: float) -> Tensor:
     return F.cross_entropy(logits, partner)
 
 
+def all_pairs_loss(members: Members, y: Tensor) -> Tensor:
+    """Cross-entropy of p_DML over all pairs of y (D, L), same and different authors weighing the same.
+
+    The contrast above only ranks; this gives distances one scale for all documents.
+    """
+    first, second = torch.triu_indices(len(y), len(y), 1, device=y.device)
+    p = members.dml(y[None, first], y[None, second])[0].clamp(1e-6, 1 - 1e-6)
+    same = second == (first ^ 1)
+    return -(p[same].log().mean() + torch.log1p(-p[~same]).mean()) / 2
+
+
 def clip_each(parameters: list[nn.Parameter], limit: float) -> None:
     for parameter in parameters:
         if parameter.grad is not None:
@@ -279,6 +290,8 @@ class StageOne:
             vectors = state.norm(self._encode(next(batches))[0])
             y = state.members.lev(self._drop(vectors[None]))[0]
             loss = contrastive_loss(y, settings.warmup_temperature)
+            if settings.warmup_dml:
+                loss = loss + settings.warmup_dml * all_pairs_loss(state.members, y)
             self._step(loss, linear(settings.warmup_lr, settings.warmup_lr_end, at))
             losses.append(loss.item())
         return {"loss": float(np.mean(losses))}

@@ -15,10 +15,11 @@ from torch.nn import functional as F
 from ..metrics import all_metrics, pan_metrics
 from ..model import Members, Scores
 from ..scores import O2D2
+from .moments import settle_bfs, start_bfs, start_ual
 from .pairs import CALIBRATION, draw_pairs
 from .prepare import CALIBRATE, Prepared
 from .settings import TrainSettings
-from .stage1 import Crops, Log, document_vectors, head_losses, linear
+from .stage1 import Crops, Log, dml_loss, document_vectors, head_losses, linear
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Views:
     def of(self, documents: np.ndarray, views: np.ndarray | int) -> Tensor:
         """-> (1, P, L)"""
         rows = [self.row[int(d)] for d in documents]
-        return self.levs[torch.as_tensor(views), torch.tensor(rows)][None]
+        return self.levs[torch.as_tensor(views), torch.tensor(rows, dtype=torch.long)][None]
 
 
 def compute_views(
@@ -75,15 +76,23 @@ class StageTwo:
         self.left = self.validation.of(np.tile(pairs[:, 0], views), index)
         self.right = self.validation.of(np.tile(pairs[:, 1], views), index)
 
-    def _epoch(self, rng: np.random.Generator, batch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Batches of LEVs and labels from pairs drawn anew, each document at a random view."""
+    def _views(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Half of the documents whole, the others at one of the shorter views."""
+        shorter = rng.integers(1, max(2, self.settings.crops), size=count)
+        return np.where((rng.random(count) < 0.5) | (self.settings.crops == 1), 0, shorter)
+
+    def _draw(self, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """LEVs (1, P, L) of both sides and labels (1, P) of pairs drawn anew, each document at a random view."""
         prepared = self.prepared
         pairs = draw_pairs(prepared.catalogue, prepared.documents(CALIBRATE), CALIBRATION, rng)
         same = torch.tensor(prepared.catalogue.same_author(pairs), dtype=torch.float32, device=self.device)[None]
-        sides = [self.calibration.of(pairs[:, s], rng.integers(self.settings.crops, size=len(pairs))) for s in (0, 1)]
-        for at in range(0, len(pairs), batch):
-            part = slice(at, at + batch)
-            yield sides[0][:, part], sides[1][:, part], same[:, part]
+        y1, y2 = (self.calibration.of(pairs[:, s], self._views(len(pairs), rng)) for s in (0, 1))
+        return y1, y2, same
+
+    def _epoch(self, rng: np.random.Generator, batch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        y1, y2, same = self._draw(rng)
+        for at in range(0, same.shape[1], batch):
+            yield y1[:, at : at + batch], y2[:, at : at + batch], same[:, at : at + batch]
 
     def run(self, log: Log) -> dict[str, Any]:
         """Trains in place; returns eps and the validation figures of every step (whole texts)."""
@@ -112,9 +121,17 @@ class StageTwo:
         return {name: all_metrics(truth, values) for name, values in columns.items()}
 
     def _heads(self, log: Log) -> None:
-        """BFS and UAL go on alone: their posteriors must hold for authors the encoder never saw."""
-        settings, members = self.settings, self.members
-        parameters = [*members.bfs.parameters(), *members.ual.parameters()]
+        """The scores begin anew on authors that the encoder never saw: their posteriors must hold for those."""
+        settings, members, catalogue = self.settings, self.members, self.prepared.catalogue
+        if not settings.head_epochs:
+            return
+        documents = np.array(sorted(self.calibration.row, key=self.calibration.row.__getitem__))
+        labels = [np.tile(column[documents], settings.crops) for column in (catalogue.author, catalogue.source)]
+        moments = start_bfs(members.bfs, self.calibration.levs.flatten(0, 1), labels[0], labels[1])
+        draws = [self._draw(np.random.default_rng([self.seed, 6, n])) for n in range(4)]
+        settle_bfs(members.bfs, *moments, *(torch.cat(parts, 1) for parts in zip(*draws, strict=True)))
+        start_ual(members.ual)
+        parameters = [*members.dml.parameters(), *members.bfs.parameters(), *members.ual.parameters()]
         optimizer = torch.optim.Adam(parameters, lr=settings.head_lr)
         for epoch in range(settings.head_epochs):
             torch.manual_seed(self.seed * 1_000_003 + 500_000 + epoch)
@@ -126,9 +143,11 @@ class StageTwo:
             for y1, y2, same in self._epoch(rng, settings.batch_pairs):
                 bfs, ual = head_losses(members, y1, y2, same, settings)
                 optimizer.zero_grad(set_to_none=True)
-                (bfs + ual).backward()
+                dml = dml_loss(members.dml(y1, y2), same, settings)
+                loss = dml + bfs + ual
+                loss.backward()
                 optimizer.step()
-                losses.append(float(bfs.detach() + ual.detach()))
+                losses.append(loss.item())
             members.eval()
             log({"stage": "heads", "epoch": epoch + 1, "loss": float(np.mean(losses)), **self._ual_figures()})
 

@@ -1,0 +1,101 @@
+"""Drawing pairs and splits: properties over many random corpora."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pan21av.train.pairs import (
+    CALIBRATION,
+    KINDS,
+    TRAINING,
+    Catalogue,
+    Drawing,
+    draw_pairs,
+    fixed_pairs,
+    split_documents,
+)
+
+
+@st.composite
+def catalogues(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    documents = draw(st.integers(1, 300))
+    author = rng.integers(draw(st.integers(1, 60)), size=documents)
+    topic = rng.integers(draw(st.integers(1, 12)), size=documents)
+    work = np.where(rng.random(documents) < 0.3, author * 2 + rng.integers(2, size=documents), -1)
+    source = author % draw(st.integers(1, 3))  # an author writes for one source
+    return Catalogue(author, topic, work, source)
+
+
+drawings = st.sampled_from([TRAINING, CALIBRATION, Drawing(0.5, 0.5, 0.5)])
+
+
+@given(catalogues(), drawings, st.integers(0, 1000))
+def test_every_epoch(catalogue, drawing, seed):
+    documents = np.arange(0, len(catalogue.author), 2)  # a split, not the whole corpus
+    pairs = draw_pairs(catalogue, documents, drawing, np.random.default_rng(seed))
+    flat = pairs.flatten()
+    assert len(np.unique(flat)) == len(flat), "a document is used twice"
+    assert set(flat) <= set(documents), "a document of another split"
+    same = catalogue.same_author(pairs)
+    works = catalogue.work[pairs]
+    assert not (same & (works[:, 0] >= 0) & (works[:, 0] == works[:, 1])).any(), "two documents of one work"
+    sources = catalogue.source[pairs]
+    assert (sources[:, 0] == sources[:, 1]).all()
+    if len(np.unique(sources)) > 1:
+        for source in np.unique(sources):
+            here = sources[:, 0] == source
+            assert 2 * same[here].sum() == here.sum(), "a source that gives the answer away"
+    if drawing.cap is not None:
+        kinds = catalogue.kinds(pairs)
+        # Capped against what was drawn before sources were balanced, so never above that.
+        assert max(kinds["DA_SF"], kinds["DA_DF"]) <= max(1.5 * len(documents), 0)
+
+
+def rich_catalogue(sources=1):
+    rng = np.random.default_rng(0)
+    author = np.repeat(np.arange(300), 6)
+    return Catalogue(author, rng.integers(6, size=1800), np.full(1800, -1), author % sources)
+
+
+@pytest.mark.parametrize("sources", [1, 3])
+def test_all_kinds_appear_in_their_shares(sources):
+    catalogue = rich_catalogue(sources)
+    pairs = draw_pairs(catalogue, np.arange(1800), TRAINING, np.random.default_rng(1))
+    kinds = catalogue.kinds(pairs)
+    assert all(kinds[kind] > 20 for kind in KINDS), kinds
+    assert kinds["SA_DF"] > kinds["SA_SF"]
+
+
+def test_epochs_differ():
+    catalogue = rich_catalogue()
+    one, other = (draw_pairs(catalogue, np.arange(1800), TRAINING, np.random.default_rng(s)) for s in (1, 2))
+    assert {tuple(p) for p in one} != {tuple(p) for p in other}
+
+
+def test_fixed_pairs_are_balanced_across_topics_and_within():
+    catalogue = rich_catalogue()
+    pairs = fixed_pairs(catalogue, np.arange(1800), np.random.default_rng(1), 400)
+    kinds = catalogue.kinds(pairs)
+    assert kinds["SA_DF"] + kinds["SA_SF"] == kinds["DA_SF"] + kinds["DA_DF"] <= 200
+    assert kinds["SA_DF"] > 0.95 * len(pairs) / 2
+    assert kinds["DA_SF"] > 0.95 * len(pairs) / 2
+
+
+@given(catalogues(), st.booleans(), st.integers(0, 1000))
+def test_splits_are_disjoint(catalogue, by_topic, seed):
+    split = split_documents(catalogue, by_topic, 0.75, np.random.default_rng(seed))
+    assert set(np.unique(split)) <= {-1, 0, 1, 2}
+    kept = split >= 0
+    for labels in (catalogue.author, catalogue.topic) if by_topic else (catalogue.author,):
+        for value in np.unique(labels[kept]):
+            assert len(np.unique(split[kept & (labels == value)])) == 1
+    if not by_topic:
+        assert kept.all()
+
+
+def test_split_shares():
+    split = split_documents(rich_catalogue(), False, 0.75, np.random.default_rng(0))
+    shares = np.bincount(split) / len(split)
+    np.testing.assert_allclose(shares, [0.75, 0.125, 0.125], atol=0.01)
