@@ -30,7 +30,10 @@ def _word(rng: random.Random) -> str:
 
 
 class Author:
-    def __init__(self, rng: random.Random) -> None:
+    """`strength`: the share of sentences written by habit; the others are everybody's."""
+
+    def __init__(self, rng: random.Random, strength: float) -> None:
+        self.strength = strength
         self.openings = rng.sample(OPENINGS, 3)
         self.links = rng.sample(LINKS, 3)
         self.pets = rng.sample(PETS, 3)
@@ -43,6 +46,8 @@ class Author:
         self.comma = rng.random() < 0.5
 
     def sentence(self, nouns: list[str], verbs: list[str], rng: random.Random) -> str:
+        if rng.random() >= self.strength:
+            return Author(rng, 1.0).sentence(nouns, verbs, rng)
         clauses = []
         for _ in range(rng.randint(1, self.clauses + 1)):
             verb = rng.choice(verbs)
@@ -59,14 +64,21 @@ class Author:
 
 
 def documents(
-    authors: int, *, each: int = 4, topics: int = 12, sentences: int = 40, seed: int = 0, shuffled: bool = False
+    authors: int,
+    *,
+    each: int = 4,
+    topics: int = 12,
+    sentences: int = 40,
+    strength: float = 1.0,
+    seed: int = 0,
+    shuffled: bool = False,
 ) -> list[dict[str, str]]:
     """JSON documents, `each` per author on different topics; `shuffled` deals the texts out at random."""
     rng = random.Random(seed)
     words = [([_word(rng) for _ in range(40)], [_word(rng) + "ed" for _ in range(20)]) for _ in range(topics)]
     out = []
     for number in range(authors):
-        author = Author(rng)
+        author = Author(rng, strength)
         for topic in rng.sample(range(topics), each):
             text = " ".join(author.sentence(*words[topic], rng) for _ in range(sentences))
             out.append({"author": f"author{number}", "topic": f"topic{topic}", "text": text})

@@ -56,7 +56,7 @@ def test_vectors_confusion_and_attention(case, verifier):
         encoding = members.encoder(batch, native=verifier.native, with_weights=True)
         y1, y2 = members.lev(encoding.vectors).chunk(2, 1)
         scores = members.score(y1, y2)
-    close = dict(atol=1e-5, rtol=0)
+    close = {"atol": 1e-5, "rtol": 0}
     np.testing.assert_allclose(y1[0], expected["lev_L"], **close)
     np.testing.assert_allclose(y2[0], expected["lev_R"], **close)
     np.testing.assert_allclose(scores.confusion[0], expected["conf_matrix"], **close)
@@ -74,7 +74,7 @@ def test_vectors_confusion_and_attention(case, verifier):
 
 def test_o2d2_labels(case, verifier):
     """The program's training labels follow the rule that stage two uses (its eps is 0.1)."""
-    _, pairs, expected = case
+    expected = case[2]
     assert set(np.unique(expected["labels_o2d2"])) <= {0, 1}
     near = np.abs(expected["pred_ual"][:, 1] - 0.5) <= 0.05
     assert (expected["labels_o2d2"][near, 0] == 1).all()

@@ -153,9 +153,10 @@ def _run_all(tasks: list[MemberTask], jobs: int, settings: TrainSettings) -> Non
             watch.look()
             result = orjson.loads((tasks[number - 1].folder / RESULT).read_bytes())
             figures = result["validation"]
+            auc, overall, with_o2d2 = figures["ual"]["auc"], figures["ual"]["overall"], figures["o2d2"]["overall"]
             watch.say(
                 f"member {number:2d} finished in {clock(result['seconds'])}: "
-                f"validation AUC {figures['ual']['auc']:.3f}, overall {figures['ual']['overall']:.3f}, with O2D2 {figures['o2d2']['overall']:.3f}"
+                f"validation AUC {auc:.3f}, overall {overall:.3f}, with O2D2 {with_o2d2:.3f}"
             )
     finally:
         watch.close()

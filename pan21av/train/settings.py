@@ -131,10 +131,10 @@ PRESET_SETTINGS = {
     "compact": TrainSettings(
         model=PRESETS["compact"],
         warmup_epochs=24,
-        epochs=6,
+        warmup_dml=1.0,
+        epochs=0,
         crop_windows=48,
         crop_min_windows=8,
-        lr_fall_epochs=6,
         head_epochs=20,
         ual_beta=0.03,
         crops=4,

@@ -284,17 +284,44 @@ class StageOne:
     def _warmup(self, epoch: int, rng: np.random.Generator) -> dict[str, float]:
         settings, state = self.settings, self.state
         batches = warmup_batches(self.prepared, settings, rng)
-        losses = []
+        totals: dict[str, list[float]] = {}
         for step in range(settings.warmup_steps):
             at = (epoch + step / settings.warmup_steps) / settings.warmup_epochs
-            vectors = state.norm(self._encode(next(batches))[0])
-            y = state.members.lev(self._drop(vectors[None]))[0]
-            loss = contrastive_loss(y, settings.warmup_temperature)
-            if settings.warmup_dml:
-                loss = loss + settings.warmup_dml * all_pairs_loss(state.members, y)
+            spans = next(batches)
+            vectors = state.norm(self._encode(spans)[0])[None]
+            y = state.members.lev(self._drop(vectors))[0]
+            contrast, pairs = contrastive_loss(y, settings.warmup_temperature), all_pairs_loss(state.members, y)
+            probe, topic_accuracy = self._probe(vectors, spans, rng)
+            loss = contrast + settings.warmup_dml * pairs + probe
             self._step(loss, linear(settings.warmup_lr, settings.warmup_lr_end, at))
-            losses.append(loss.item())
-        return {"loss": float(np.mean(losses))}
+            values: dict[str, Tensor | float] = {
+                "loss": contrast,
+                "dml_loss": pairs,
+                "accuracy": _pair_accuracy(state.members, y),
+                "topic_accuracy": topic_accuracy,
+            }
+            for name, value in values.items():
+                totals.setdefault(name, []).append(float(value))
+        return {name: float(np.nanmean(v)) for name, v in totals.items()}
+
+    def _probe(self, vectors: Tensor, spans: list[Span], rng: np.random.Generator) -> tuple[Tensor, float]:
+        """The topic probe on a warm-up batch: every document with one of its topic, and with one of another."""
+        topics = self.prepared.catalogue.topic[[document for document, _, _ in spans]]
+        authors = self.prepared.catalogue.author[[document for document, _, _ in spans]]
+        pairs = []
+        for i in range(len(topics)):
+            others = authors != authors[i]
+            for candidates in (others & (topics == topics[i]), others & (topics != topics[i])):
+                numbers = np.flatnonzero(candidates)
+                if len(numbers):
+                    pairs.append((i, int(rng.choice(numbers))))
+        if not pairs:
+            return vectors.new_zeros(()), float("nan")
+        chosen = np.array(pairs).T
+        same = torch.tensor(topics[chosen[0]] == topics[chosen[1]], dtype=torch.float32, device=self.device)[None]
+        p, logit = self.state.probe(torch.cat([vectors[:, chosen[0]], vectors[:, chosen[1]]], 1))
+        loss = dml_loss(p, same, self.settings) + F.binary_cross_entropy_with_logits(logit, same)
+        return loss, _balanced(logit > 0, same.bool())
 
     def _folded(self) -> tuple[Tensor, Tensor]:
         """Metric layer with the standardisation inside: exactly the same map, no extra layer."""
@@ -362,10 +389,17 @@ class StageOne:
         return figures
 
 
+@torch.no_grad()
+def _pair_accuracy(members: Members, y: Tensor) -> float:
+    """Of p_DML over all pairs of a warm-up batch y (D, L), both classes weighing the same."""
+    first, second = torch.triu_indices(len(y), len(y), 1, device=y.device)
+    return _balanced(members.dml(y[None, first], y[None, second])[0] > 0.5, second == (first ^ 1))
+
+
 def _balanced(said: Tensor, truth: Tensor) -> float:
     """Accuracy with both classes weighing the same, so that chance is a half."""
     rates = [(said == truth)[truth == side].float().mean() for side in (True, False) if (truth == side).any()]
-    return float(torch.stack(rates).mean())
+    return float(torch.stack(rates).mean()) if len(rates) == 2 else float("nan")
 
 
 @torch.no_grad()

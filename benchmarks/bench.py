@@ -1,0 +1,320 @@
+"""make bench: pan21av against the plain implementation, in one run on this machine.
+
+Every measurement is a process of its own, so that thread settings and peak memory are its own
+too. Variants take turns, and medians are reported.
+
+    python benchmarks/bench.py [--quick] [--repeat 3] [--json benchmarks/results.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).parent
+MEMBERS = 21
+CHARACTERS = 21_000
+
+
+# ---- what a measuring process does ------------------------------------------------------------
+
+
+def make_texts(count: int, characters: int, seed: int = 0) -> list[str]:
+    """Distinct texts with a natural spread of word frequencies."""
+    rng = random.Random(seed)
+    letters = "etaoinshrdlucmfwypvbgkjqxz"
+    weights = [26 - i for i in range(26)]
+    vocabulary = ["".join(rng.choices(letters, weights, k=rng.randint(1, 9))) for _ in range(30_000)]
+    frequency = [1 / (rank + 3) for rank in range(len(vocabulary))]
+    texts = []
+    for _ in range(count):
+        words = rng.choices(vocabulary, frequency, k=characters // 4)
+        for i in range(9, len(words), 11):
+            words[i] += rng.choice(".,,,!?;")
+        texts.append(" ".join(words)[:characters])
+    return texts
+
+
+def make_members(preset: str, count: int):
+    import torch
+
+    from pan21av.config import PRESETS
+    from pan21av.model import Members
+    from pan21av.vocabulary import Vocabulary
+
+    torch.manual_seed(0)
+    words = sorted({w.strip(".,!?;") for t in make_texts(20, CHARACTERS, seed=1) for w in t.split()})[:5000]
+    vocabulary = Vocabulary(tuple(words), tuple("abcdefghijklmnopqrstuvwxyz.,!?;"))
+    members = Members(PRESETS[preset], count, vocabulary.word_rows, vocabulary.char_rows)
+    return members.requires_grad_(False).eval(), vocabulary
+
+
+def measure_predict(task: dict) -> dict:
+    """Encode and score all-distinct pairs; tokenising is timed with it for ours, as users see it."""
+    import torch
+
+    from pan21av.checkpoint import Ensemble
+    from pan21av.documents import batch_of_tokens
+    from pan21av.text import RECIPE, tokenise_all
+    from pan21av.verifier import Verifier
+
+    members, vocabulary = make_members(task["preset"], task["members"])
+    texts = make_texts(2 * task["pairs"], task["characters"])
+    positions = 0
+    if task["variant"] == "plain":
+        from plain import plain_levs
+
+        torch.set_num_threads(task["torch_threads"])
+        torch.backends.mkldnn.enabled = task["onednn"]
+        numbers = list(range(task["members"]))[task["part"] :: task["parts"]]
+        plain_levs(members, [batch_of_tokens(tokenise_all(texts[:2]), vocabulary, members.config)], numbers[:1])
+        _start_together(task)
+        began = time.perf_counter()
+        tokens = tokenise_all(texts, members.config.max_tokens)
+        batches = [batch_of_tokens(tokens[i : i + 8], vocabulary, members.config) for i in range(0, len(tokens), 8)]
+        levs = plain_levs(members, batches, numbers)
+        seconds = time.perf_counter() - began
+        checksum = float(levs.double().abs().mean())
+    else:
+        ensemble = Ensemble(members, vocabulary, RECIPE, Path("bench"), {})
+        verifier = Verifier(ensemble, torch.device("cpu"), task["threads"])
+        verifier.native = task["variant"] == "kernel"
+        list(verifier.predict([("warm up", "the caches")]))
+        began = time.perf_counter()
+        pairs = list(zip(texts[::2], texts[1::2], strict=True))
+        checksum = sum(v.p_dml.mean() for v in verifier.predict(pairs))
+        seconds = time.perf_counter() - began
+        tokens = tokenise_all(texts, members.config.max_tokens)
+    for document in tokens:
+        batch = batch_of_tokens([document], vocabulary, members.config)
+        positions += int(batch.windows.length.sum()) * task["members"]
+    return {"seconds": seconds, "positions": positions, "checksum": checksum}
+
+
+def _start_together(task: dict) -> None:
+    """Processes that share the work begin when all of them are ready."""
+    if task["parts"] > 1:
+        print("ready", flush=True)
+        sys.stdin.readline()
+
+
+def measure_train(task: dict) -> dict:
+    """Forward and backward of the encoder on batches of pairs, one thread."""
+    import torch
+
+    from pan21av.documents import batch_of_tokens
+    from pan21av.text import tokenise_all
+
+    torch.set_num_threads(1)
+    torch.backends.mkldnn.enabled = task.get("onednn", True)
+    members, vocabulary = make_members(task["preset"], 1)
+    texts = make_texts(2 * task["pairs"], task["characters"])
+    batch = batch_of_tokens(tokenise_all(texts), vocabulary, members.config)
+    if task["variant"] == "plain":
+        from plain import PlainEncoder
+
+        module = PlainEncoder(members, 0).requires_grad_(True)
+        run = module.__call__
+    else:
+        module = members.encoder.requires_grad_(True)
+        native = task["variant"] == "kernel"
+
+        def run(batch):
+            return module(batch, native=native).vectors
+
+    times = []
+    for _ in range(task["steps"] + 1):
+        module.zero_grad(set_to_none=True)
+        began = time.perf_counter()
+        run(batch).square().sum().backward()
+        times.append(time.perf_counter() - began)
+    norm = sum(float(p.grad.norm()) for p in module.parameters() if p.grad is not None and p.dim() > 1)
+    return {"seconds": statistics.median(times[1:]), "positions": int(batch.windows.length.sum()), "checksum": norm}
+
+
+def worker() -> None:
+    task = json.loads(sys.argv[2])
+    result = {"predict": measure_predict, "train": measure_train}[task["what"]](task)
+    result["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(result), flush=True)
+
+
+# ---- the run ---------------------------------------------------------------------------------
+
+
+def start(task: dict) -> subprocess.Popen:
+    environment = {**os.environ, "OMP_NUM_THREADS": str(task.get("torch_threads", 1))}
+    return subprocess.Popen(
+        [sys.executable, __file__, "--worker", json.dumps(task)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+
+
+def measure(task: dict) -> dict:
+    """One measurement; `processes` > 1 splits the members of the plain variant."""
+    parts = task.get("processes", 1)
+    started = [start({**task, "part": part, "parts": parts}) for part in range(parts)]
+    if parts > 1:
+        for process in started:
+            assert process.stdout.readline() == "ready\n"
+        for process in started:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+    with ThreadPoolExecutor(parts) as pool:
+        outputs = list(pool.map(lambda process: process.communicate()[0], started))
+    results = [json.loads(output.splitlines()[-1]) for output in outputs]
+    return {
+        "seconds": max(r["seconds"] for r in results),
+        "positions": results[0]["positions"],
+        "checksum": sum(r["checksum"] for r in results) / parts,
+        "megabytes": sum(r["megabytes"] for r in results),
+    }
+
+
+def medians(tasks: dict[str, dict], repeat: int) -> dict[str, dict]:
+    """All tasks in turn, `repeat` times over; the run of median time of each."""
+    runs: dict[str, list[dict]] = {name: [] for name in tasks}
+    for _ in range(repeat):
+        for name, task in tasks.items():
+            runs[name].append(measure(task))
+            print(f"  {name}: {runs[name][-1]['seconds']:.2f} s", file=sys.stderr, flush=True)
+    return {
+        name: {**sorted(results, key=lambda r: r["seconds"])[len(results) // 2], "task": tasks[name]}
+        for name, results in runs.items()
+    }
+
+
+def predict_task(variant: str, preset: str, pairs: int, cores: int, **extra) -> dict:
+    base = {
+        "what": "predict", "variant": variant, "preset": preset, "members": MEMBERS, "pairs": pairs,
+        "characters": CHARACTERS, "threads": cores, "torch_threads": cores,
+    }  # fmt: skip
+    return {**base, **extra}
+
+
+def comparison(preset: str, cores: int, quick: bool, repeat: int) -> dict[str, dict]:
+    few, many = (2, 8) if quick else (4, 32)
+    tasks = {"kernel": predict_task("kernel", preset, many, cores), "torch": predict_task("torch", preset, few, cores)}
+    for onednn in (True, False):
+        name = "oneDNN" if onednn else "no oneDNN"
+        tasks[f"plain, {cores} threads, {name}"] = predict_task("plain", preset, few, cores, onednn=onednn)
+        tasks[f"plain, {cores} processes, {name}"] = predict_task(
+            "plain", preset, few, cores, onednn=onednn, processes=cores, torch_threads=1
+        )
+    return medians(tasks, repeat)
+
+
+def training(quick: bool, repeat: int) -> dict[str, dict]:
+    base = {"what": "train", "preset": "compact", "pairs": 10 if quick else 40, "characters": 4_000, "steps": 3}
+    return medians(
+        {
+            "kernel": {**base, "variant": "kernel"},
+            "torch": {**base, "variant": "torch"},
+            "plain, oneDNN": {**base, "variant": "plain", "onednn": True},
+            "plain, no oneDNN": {**base, "variant": "plain", "onednn": False},
+        },
+        repeat,
+    )
+
+
+def growth(cores: int, quick: bool, repeat: int) -> dict[str, dict[str, dict]]:
+    """How the kernel's time grows with each of pairs, members, text length and cores."""
+    pairs = 4 if quick else 16
+    base = predict_task("kernel", "compact", pairs, cores)
+    series = {
+        "pairs": {str(n): {**base, "pairs": n} for n in (pairs // 4, pairs // 2, pairs, 2 * pairs)},
+        "members": {str(n): {**base, "members": n} for n in (1, 3, 7, 21)},
+        "characters": {str(n): {**base, "characters": n} for n in (2_000, 5_000, 10_000, 21_000)},
+        "cores": {str(n): {**base, "threads": n} for n in sorted({1, cores})},
+    }
+    return {name: medians(tasks, repeat) for name, tasks in series.items()}
+
+
+def rows(results: dict[str, dict]) -> list[tuple[str, float, float, float, float]]:
+    """(name, pairs a second, seconds a pair, us a position, megabytes)"""
+    return [
+        (name, r["task"]["pairs"] / r["seconds"], r["seconds"] / r["task"]["pairs"],
+         1e6 * r["seconds"] / r["positions"], r["megabytes"])
+        for name, r in results.items()
+    ]  # fmt: skip
+
+
+def table(title: str, results: dict[str, dict]) -> str:
+    best_plain = max((row[1] for row in rows(results) if row[0].startswith("plain")), default=None)
+    lines = [
+        f"### {title}",
+        "",
+        "| | pairs/s | s/pair | µs/position | MiB | against best plain |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, rate, each, position, memory in rows(results):
+        ratio = f"{rate / best_plain:.2f}x" if best_plain else ""
+        lines.append(f"| {name} | {rate:.2f} | {each:.3f} | {position:.2f} | {memory:.0f} | {ratio} |")
+    return "\n".join(lines)
+
+
+def picture(report: dict, path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(14, 3.6), layout="constrained")
+    axes = figure.subplots(1, 5)
+    bars = rows(report["paper"])
+    axes[0].barh([b[0] for b in bars], [b[2] for b in bars])
+    axes[0].set(title="paper size, 21 members", xlabel="seconds a pair")
+    axes[0].invert_yaxis()
+    for axis, (name, series) in zip(axes[1:], report["growth"].items(), strict=True):
+        axis.plot([int(k) for k in series], [r["seconds"] for r in series.values()], marker="o")
+        axis.set(title=f"growth with {name}", xlabel=name, ylabel="seconds", ylim=(0, None))
+        axis.grid(alpha=0.3)
+    figure.savefig(path, dpi=110)
+
+
+def cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few pairs, for a look")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--json", type=Path, default=HERE / "results.json")
+    options = parser.parse_args()
+    from pan21av.parallel import usable_cores
+
+    cores = usable_cores()
+    report = {
+        "machine": f"{cpu_name()}, {cores} cores",
+        "date": time.strftime("%Y-%m-%d"),
+        **{preset: comparison(preset, cores, options.quick, options.repeat) for preset in ("paper", "compact")},
+        "training": training(options.quick, options.repeat),
+        "growth": growth(cores, options.quick, options.repeat),
+    }
+    sections = [f"Machine: {report['machine']}; {report['date']}; median of {options.repeat}."]
+    for preset in ("paper", "compact"):
+        sections.append(
+            table(f"Prediction, {preset} size, {MEMBERS} members, {CHARACTERS:,} characters", report[preset])
+        )
+    sections.append(table("Training step, compact size, one thread", report["training"]))
+    for name, series in report["growth"].items():
+        sections.append(table(f"Growth with {name} (compact, kernel)", series))
+    print("\n\n".join(sections))
+    options.json.write_text(json.dumps(report, indent=1))
+    picture(report, options.json.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    worker() if sys.argv[1:2] == ["--worker"] else main()

@@ -1,0 +1,37 @@
+"""The plain implementation that we measure ourselves against computes the same."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import TINY, random_members, tiny_vocabulary
+
+from pan21av.documents import batch_of_tokens
+from pan21av.text import tokenise_all
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+from plain import PlainEncoder, plain_levs
+
+
+@pytest.fixture
+def batch():
+    texts = ["the cat was here, and that is it. " * n for n in (1, 4, 9, 2)]
+    return batch_of_tokens(tokenise_all(texts), tiny_vocabulary(), TINY)
+
+
+def test_same_vectors(batch):
+    members = random_members(3)
+    expected = members.lev(members.encoder(batch).vectors)
+    torch.testing.assert_close(plain_levs(members, [batch], [0, 1, 2]), expected, atol=1e-5, rtol=0)
+
+
+def test_same_gradients(batch):
+    members = random_members(1).requires_grad_(True)
+    members.encoder(batch).vectors.square().sum().backward()
+    plain = PlainEncoder(members, 0)
+    plain(batch).square().sum().backward()
+    torch.testing.assert_close(plain.words.grad, members.encoder.words.grad[0], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        plain.window.matrix.grad, members.encoder.window.att_matrix.grad[0], atol=1e-4, rtol=1e-4
+    )
