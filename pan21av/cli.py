@@ -152,6 +152,31 @@ def import_official(weights: tuple[Path, ...], output: Path) -> None:
 
 
 @main.command()
+@click.option("-a", "--answers", multiple=True, required=True, help="Answers (file or directory); repeat to compare.")
+@click.option("-t", "--truth", required=True, help="PAN's truth.jsonl, or a directory that holds it.")
+@click.option("-p", "--pairs", help="The trials, for figures by kind of pair.")
+@click.option("-o", "--output", help="Folder for out.json and evaluation.prototext.")
+@click.option(
+    "--bootstrap", default=1000, show_default=True, type=click.IntRange(0), help="Samples for 95 % intervals."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the unrounded measures as JSON.")
+def evaluate(as_json: bool, **options: Any) -> None:
+    """Score answers by PAN 2021's measures, and their calibration."""
+    from .evaluate import evaluate as run
+    from .evaluate import format_report
+
+    report = run(**options)
+    for result in report.results:
+        for problem in result.problems:
+            click.echo(f"pan21av: {result.name}: {problem}", err=True)
+    if as_json:
+        measures = [result.metrics for result in report.results]
+        click.echo(orjson.dumps(measures[0] if len(measures) == 1 else measures, option=orjson.OPT_INDENT_2))
+    else:
+        click.echo(format_report(report))
+
+
+@main.command()
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder of the new ensemble.")
 @click.option("--truth", type=click.Path(path_type=Path), help="PAN's truth.jsonl, if DATA is a pairs.jsonl.")

@@ -243,7 +243,8 @@ def test_all_pairs_by_hand():
 SMALL = [
     "word_dim=16", "window_hidden=12", "document_hidden=10", "lev_dim=12", "bfs_dim=6", "split=authors", "words=300",
     "min_tokens=20", "warmup_epochs=2", "warmup_steps=3", "warmup_authors=8", "warmup_windows=4",
-    "warmup_min_windows=2", "epochs=2", "crop_windows=6", "crop_min_windows=2", "head_epochs=2", "crops=2", "o2d2_epochs=3", "batch_pairs=16",
+    "warmup_min_windows=2", "epochs=2", "crop_windows=6", "crop_min_windows=2", "head_epochs=2",
+    "crops=2", "o2d2_epochs=3", "batch_pairs=16",
 ]  # fmt: skip
 
 
