@@ -28,9 +28,19 @@ def ensemble_report(tasks: list[MemberTask], prepared: Prepared) -> dict[str, An
     """The rows of the paper's tables 4 and 5 on the validation pairs, and a histogram of distances."""
     loaded = [np.load(task.folder / SCORES) for task in tasks]
     scores = {name: np.stack([file[name] for file in loaded]).astype(np.float64) for name in loaded[0]}
-    truth = prepared.catalogue.same_author(prepared.validation)
+    catalogue, pairs = prepared.catalogue, prepared.validation
+    truth = catalogue.same_author(pairs)
+    answers = decide(scores["ual"], scores["o2d2"])
+    source = catalogue.source[pairs[:, 0]]
+    by_source = {}
+    if len(prepared.sources) > 1:
+        for number, name in enumerate(prepared.sources):
+            here = source == number
+            if here.any():
+                by_source[name] = {"pairs": int(here.sum()), **all_metrics(truth[here], answers[here])}
     return {
         "validation": figures(truth, scores["dml"], scores["bfs"], scores["ual"], scores["o2d2"]),
+        "validation_by_source": by_source,
         "distances": histogram(truth, scores["distance"].mean(0)),
     }
 
@@ -72,6 +82,19 @@ def figures_table(validation: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def source_table(by_source: dict[str, dict[str, float]]) -> str:
+    if not by_source:
+        return ""
+    lines = [
+        "",
+        "| ensemble + O2D2, by source | pairs | " + " | ".join(COLUMNS) + " |",
+        "|---" * (len(COLUMNS) + 2) + "|",
+    ]
+    for name, row in by_source.items():
+        lines.append(f"| {name} | {row['pairs']} | " + " | ".join(f"{row[c]:.3f}" for c in COLUMNS) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def model_card(name: str, info: dict[str, Any], results: list[dict[str, Any]]) -> str:
     training = info["training"]
     settings = "\n".join(f"{key} = {orjson.dumps(value).decode()}" for key, value in training["settings"].items())
@@ -92,7 +115,7 @@ Corpus and preparation: SHA-256 {training["corpus"]}.
 ## Validation: authors never seen in training
 
 {figures_table(info["validation"])}
-
+{source_table(info["validation_by_source"])}
 Non-responses count as in PAN's evaluator; ece is the expected calibration error of the answered trials.
 
 ## Settings

@@ -154,8 +154,14 @@ def warmup_batches(prepared: Prepared, settings: TrainSettings, rng: np.random.G
     weights = np.array([len(pool) for pool in pools], dtype=float) ** settings.source_balance
     while True:
         pool = pools[rng.choice(len(pools), p=weights / weights.sum())]
+        order = rng.permutation(len(pool))
+        if rng.random() < settings.warmup_same_topic:
+            # Authors of few topics: what they write about helps less to tell them apart.
+            topics = np.array([catalogue.topic[documents[0]] for documents in pool])
+            rank = rng.permutation(int(catalogue.topic.max()) + 1)
+            order = order[np.argsort(rank[topics[order]], kind="stable")]
         spans: list[Span] = []
-        for index in rng.permutation(len(pool))[: settings.warmup_authors]:
+        for index in order[: settings.warmup_authors]:
             documents = [int(d) for d in rng.permutation(pool[index])]
             partners = [d for d in documents[1:] if catalogue.may_pair(documents[0], d)]
             if partners:
