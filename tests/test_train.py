@@ -306,5 +306,12 @@ def test_finished_members_are_kept_and_other_settings_refused(small_corpus, tmp_
     assert result.stat().st_mtime_ns == stamp
     with pytest.raises(InputError, match="other settings"):
         train(small_corpus, tmp_path / "one", members=1, assignments=[*SMALL, "lr=0.5"], jobs=1)
+    # On another machine only the ensemble is left: its members are taken over, the others trained.
+    before = weights(tmp_path / "one")
+    train(small_corpus, tmp_path / "one", members=3, assignments=SMALL, jobs=2, work=tmp_path / "elsewhere")
+    adopted = json.loads((tmp_path / "elsewhere" / "member-01" / "result.json").read_text())
+    assert adopted == json.loads(result.read_text())
+    assert len(weights(tmp_path / "one")) == 6
+    assert before.items() <= weights(tmp_path / "one").items()
     with pytest.raises(InputError, match="odd number"):
         train(small_corpus, tmp_path / "one", members=2, assignments=SMALL)

@@ -26,8 +26,7 @@ ROWS = {
 
 def ensemble_report(tasks: list[MemberTask], prepared: Prepared) -> dict[str, Any]:
     """The rows of the paper's tables 4 and 5 on the validation pairs, and a histogram of distances."""
-    loaded = [np.load(task.folder / SCORES) for task in tasks]
-    scores = {name: np.stack([file[name] for file in loaded]).astype(np.float64) for name in loaded[0]}
+    scores = {name: values.astype(np.float64) for name, values in member_scores(tasks).items()}
     catalogue, pairs = prepared.catalogue, prepared.validation
     truth = catalogue.same_author(pairs)
     answers = decide(scores["ual"], scores["o2d2"])
@@ -43,6 +42,12 @@ def ensemble_report(tasks: list[MemberTask], prepared: Prepared) -> dict[str, An
         "validation_by_source": by_source,
         "distances": histogram(truth, scores["distance"].mean(0)),
     }
+
+
+def member_scores(tasks: list[MemberTask]) -> dict[str, np.ndarray]:
+    """What the members say of the validation pairs: (M, P) of each score."""
+    loaded = [np.load(task.folder / SCORES) for task in tasks]
+    return {name: np.stack([file[name] for file in loaded]) for name in loaded[0].files}
 
 
 def figures(
@@ -132,7 +137,10 @@ def picture(tasks: list[MemberTask]) -> bytes | None:
         from matplotlib.figure import Figure
     except ImportError:
         return None
-    histories = [[orjson.loads(line) for line in (t.folder / HISTORY).read_bytes().splitlines()] for t in tasks]
+    files = [task.folder / HISTORY for task in tasks if (task.folder / HISTORY).exists()]
+    histories = [[orjson.loads(line) for line in file.read_bytes().splitlines()] for file in files]
+    if not histories:
+        return None
     panels = {
         "stage one: loss": {"loss": "warm-up", "dml_loss": "DML", "bfs_loss": "BFS", "ual_loss": "UAL"},
         "stage one: accuracy in training": {"accuracy": "authorship (DML)", "topic_accuracy": "topic (probe)"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 import time
@@ -25,9 +26,9 @@ from ..parallel import usable_cores, worker_pool
 from ..progress import clock
 from ..text import RECIPE
 from .corpus import CorpusError, Document
-from .member import HISTORY, RESULT, MemberTask, train_member
+from .member import ENSEMBLE_SCORES, HISTORY, PARTS, RESULT, MemberTask, adopt, train_member
 from .prepare import Prepared, format_table, prepare
-from .report import ensemble_report, model_card, picture
+from .report import ensemble_report, member_scores, model_card, picture
 from .settings import TrainSettings, load_settings
 
 log = logging.getLogger("pan21av")
@@ -76,6 +77,8 @@ def train(
         raise EnvironmentFault(f"{error.filename or work}: {error.strerror}") from None
     log.info("%s", format_table(prepared.table))
     tasks = _tasks(prepared, settings, members, seed, work, chosen)
+    if adopted := adopt(tasks, output, _identity(prepared, settings, seed)):
+        log.info("%d members taken over from %s", adopted, output)
     _run_all(tasks, jobs, settings)
     return _assemble(tasks, prepared, settings, seed, output, time.time() - began)
 
@@ -88,14 +91,17 @@ def _bar(documents: Iterator[Document]) -> Iterator[Document]:
     return iter(tqdm(documents, desc="tokenising", unit=" documents", disable=not sys.stderr.isatty()))
 
 
+def _identity(prepared: Prepared, settings: TrainSettings, seed: int) -> dict[str, Any]:
+    """What two runs must share for their members to be interchangeable."""
+    return {"settings": settings.to_dict(), "seed": seed, "corpus": prepared.fingerprint}
+
+
 def _tasks(
     prepared: Prepared, settings: TrainSettings, members: int, seed: int, work: Path, device: torch.device
 ) -> list[MemberTask]:
     """One task per member; seeds derive from the one seed, so that member 7 of 9 is member 7 of 21."""
     resolved = settings.to_dict()
-    identity = orjson.dumps(
-        {"settings": resolved, "seed": seed, "corpus": prepared.fingerprint}, option=orjson.OPT_INDENT_2
-    )
+    identity = orjson.dumps(_identity(prepared, settings, seed), option=orjson.OPT_INDENT_2)
     record = work / "settings.json"
     if record.exists() and record.read_bytes() != identity and any(work.glob(f"member-*/{RESULT}")):
         raise InputError(f"{work} holds members trained with other settings or data; take another --work, or remove it")
@@ -220,15 +226,18 @@ def _assemble(
     report = ensemble_report(tasks, prepared)
     provenance = {
         "version": __version__,
-        "seed": seed,
-        "settings": settings.to_dict(),
-        "corpus": prepared.fingerprint,
+        **_identity(prepared, settings, seed),
         "core_seconds": round(sum(r["seconds"] for r in results)),
         "finished": time.strftime("%Y-%m-%d", time.gmtime()),
         "splits": prepared.table,
     }
     info = {"training": provenance, **report}
-    extra = {"MODEL_CARD.md": model_card(output.name, info, results).encode()}
+    extra = {
+        "MODEL_CARD.md": model_card(output.name, info, results).encode(),
+        # Which documents of the corpus (counted from 0, the short ones left out) the figures are about.
+        "validation_pairs.json": orjson.dumps(prepared.validation.tolist()),
+        ENSEMBLE_SCORES: _npz(member_scores(tasks)),
+    }
     drawn = picture(tasks)
     if drawn:
         extra["training.png"] = drawn
@@ -237,13 +246,17 @@ def _assemble(
         config=settings.model,
         recipe=RECIPE,
         vocabulary=prepared.vocabulary,
-        members=[
-            {part: (task.folder / f"{part}.safetensors").read_bytes() for part in ("stage1", "o2d2")} for task in tasks
-        ],
-        entries=[{"seed": r["seed"], "eps": r["eps"]} for r in results],
+        members=[{part: (task.folder / f"{part}.safetensors").read_bytes() for part in PARTS} for task in tasks],
+        entries=results,
         info=info,
         extra=extra,
     )
     log.info("%d members -> %s (%s)", len(tasks), output, clock(seconds))
     validation: dict[str, Any] = report["validation"]
     return validation
+
+
+def _npz(arrays: dict[str, np.ndarray]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    return buffer.getvalue()

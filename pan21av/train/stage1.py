@@ -300,14 +300,14 @@ class StageOne:
             probe, topic_accuracy = self._probe(vectors, spans, rng)
             loss = contrast + settings.warmup_dml * pairs + probe
             self._step(loss, linear(settings.warmup_lr, settings.warmup_lr_end, at))
-            values: dict[str, Tensor | float] = {
-                "loss": contrast,
-                "dml_loss": pairs,
+            values = {
+                "loss": contrast.item(),
+                "dml_loss": pairs.item(),
                 "accuracy": _pair_accuracy(state.members, y),
                 "topic_accuracy": topic_accuracy,
             }
             for name, value in values.items():
-                totals.setdefault(name, []).append(float(value))
+                totals.setdefault(name, []).append(value)
         return {name: float(np.nanmean(v)) for name, v in totals.items()}
 
     def _probe(self, vectors: Tensor, spans: list[Span], rng: np.random.Generator) -> tuple[Tensor, float]:
@@ -363,14 +363,14 @@ class StageOne:
             dml = dml_loss(p_dml, same, settings)
             self._step(dml + bfs + ual + probe, rate)
             values = {
-                "dml_loss": dml,
-                "bfs_loss": bfs,
-                "ual_loss": ual,
-                "accuracy": ((p_dml > 0.5) == same.bool()).float().mean(),
+                "dml_loss": dml.item(),
+                "bfs_loss": bfs.item(),
+                "ual_loss": ual.item(),
+                "accuracy": ((p_dml > 0.5) == same.bool()).float().mean().item(),
                 "topic_accuracy": _balanced(topic_logit > 0, topic.bool()),
             }
             for name, value in values.items():
-                totals.setdefault(name, []).append(float(value))
+                totals.setdefault(name, []).append(value)
         return {"pairs": len(pairs), **{name: float(np.nanmean(v)) for name, v in totals.items()}}
 
     @torch.no_grad()

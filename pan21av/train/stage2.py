@@ -90,9 +90,11 @@ class StageTwo:
         return y1, y2, same
 
     def _epoch(self, rng: np.random.Generator, batch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        y1, y2, same = self._draw(rng)
-        for at in range(0, same.shape[1], batch):
-            yield y1[:, at : at + batch], y2[:, at : at + batch], same[:, at : at + batch]
+        """The batches of an epoch: as many draws as the settings say, LEVs cost nothing here."""
+        for _ in range(self.settings.draws):
+            y1, y2, same = self._draw(rng)
+            for at in range(0, same.shape[1], batch):
+                yield y1[:, at : at + batch], y2[:, at : at + batch], same[:, at : at + batch]
 
     def run(self, log: Log) -> dict[str, Any]:
         """Trains in place; returns eps and the validation figures of every step (whole texts)."""

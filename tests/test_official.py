@@ -1,0 +1,51 @@
+"""The importer reads arrays and nothing else."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+from pan21av.errors import InputError
+from pan21av.official import import_ensemble, read_pickle
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("touch exploded",)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_bomb_does_not_go_off(tmp_path, monkeypatch, protocol):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "weights.pkl"
+    path.write_bytes(pickle.dumps({"hyper_parameters": Bomb(), "theta": {}, "theta_E": {}}, protocol))
+    with pytest.raises(InputError, match="neither an array nor a container"):
+        import_ensemble([path], tmp_path / "out")
+    assert not (tmp_path / "exploded").exists()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_arrays_of_any_protocol(tmp_path, protocol):
+    path = tmp_path / "weights.pkl"
+    content = {"hyper_parameters": {"D_c": 3}, "theta": {"W": np.arange(6.0).reshape(2, 3)}, "theta_E": {}}
+    path.write_bytes(pickle.dumps(content, protocol))
+    np.testing.assert_array_equal(read_pickle(path)["theta"]["W"], content["theta"]["W"])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not a weights file"),
+        (b"\x80\x04rubbish", "not a weights file"),
+        (pickle.dumps([1, 2]), "does not hold"),
+        (pickle.dumps({"hyper_parameters": {}, "theta": {}, "theta_E": {}}), "lacks 'D_c'"),
+    ],
+)
+def test_other_files(tmp_path, command, content, message):
+    path = tmp_path / "weights.pkl"
+    path.write_bytes(content)
+    done = command("import-official", path, "-o", tmp_path / "out")
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
