@@ -25,7 +25,7 @@ from .parallel import ordered_map, usable_cores
 from .text import Tokens, tokenise_all
 
 PAIRS_A_CHUNK = 32  # encoded together: enough to share token types, little enough memory
-CACHED_LEVS = 20_000  # documents remembered, should they come again
+CACHED_LEVS = 8_000  # documents remembered, should they come again
 CHUNKS_UNDER_WAY = 2
 
 

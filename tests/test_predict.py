@@ -55,10 +55,10 @@ def verifier(tiny_ensemble):
     return Verifier.load(tiny_ensemble, device="cpu", threads=2)
 
 
-def test_command(tiny_ensemble, tmp_path, command):
+def test_command(tiny_ensemble, tmp_path, process):
     pairs = {f"pair {n}": (text(n), text(n + 50)) for n in range(70)}  # more than two chunks
     source = write_pairs(tmp_path / "pairs.jsonl", pairs, fandoms=["a", "b"], unknown={"field": 1})
-    done = command("predict", "-i", source, "-o", tmp_path / "deep" / "out", "--models", tiny_ensemble)
+    done = process("predict", "-i", source, "-o", tmp_path / "deep" / "out", "--models", tiny_ensemble)
     assert done.returncode == 0, done.stderr.decode()
     out = tmp_path / "deep" / "out"
     answers = read_answers(out)
@@ -73,7 +73,7 @@ def test_command(tiny_ensemble, tmp_path, command):
     assert b"computing on cpu" in done.stderr
 
 
-def test_tira_variables_and_directories(tiny_ensemble, tmp_path, command):
+def test_tira_variables_and_directories(tiny_ensemble, tmp_path, process):
     (tmp_path / "in").mkdir()
     write_pairs(tmp_path / "in" / "pairs.jsonl", {"a": (text(1), text(2)), "b": (text(3), text(3))})
     (tmp_path / "in" / "truth.jsonl").write_text("{}")
@@ -82,14 +82,14 @@ def test_tira_variables_and_directories(tiny_ensemble, tmp_path, command):
         "outputDir": str(tmp_path / "out"),
         "PAN21AV_MODELS": str(tiny_ensemble),
     }
-    done = command("predict", env=environment)
+    done = process("predict", env=environment)
     assert done.returncode == 0, done.stderr.decode()
     assert list(read_answers(tmp_path / "out")) == ["a", "b"]
 
 
-def test_standard_input(tiny_ensemble, tmp_path, command):
+def test_standard_input(tiny_ensemble, tmp_path, process):
     line = json.dumps({"id": "x", "pair": [text(1), text(2)]}).encode()
-    done = command("predict", "-i", "-", "-o", tmp_path, "--models", tiny_ensemble, input=line)
+    done = process("predict", "-i", "-", "-o", tmp_path, "--models", tiny_ensemble, input=line)
     assert done.returncode == 0, done.stderr.decode()
     assert list(read_answers(tmp_path)) == ["x"]
 
