@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -43,11 +45,19 @@ def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
 
 def worker_pool(workers: int) -> ProcessPoolExecutor:
     """Fresh processes (no inherited threads or locks), each computing on one thread."""
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_one_thread)
+    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker)
 
 
-def _one_thread() -> None:
+def _begin_worker() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported there, if it is
+    threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
+
+
+def _follow_parent(parent: int) -> None:
+    """End with the parent, even a killed one: an orphan would go on writing what a new run resumes."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 def ordered_map(

@@ -42,11 +42,13 @@ class Drawing:
     cross_topic: float = 0.6  # of those, with different topics if the author has them
     same_topic: float = 0.6  # different-author pairs within a topic
     cap: float | None = None  # of each different-author kind
+    balanced: bool = False  # as many same- as different-author pairs, also where there is one source
     strict: bool = False  # SA_DF and DA_SF; others only of authors and topics that have no such pair
 
 
 TRAINING = Drawing()
 CALIBRATION = Drawing(0.95, 0.95, 0.7, cap=1.5)
+SCORES = Drawing(0.5, 0.95, 0.7, balanced=True)  # posteriors should assume even odds
 FIXED = Drawing(1.0, 1.0, 1.0, cap=1.0, strict=True)
 
 
@@ -55,15 +57,13 @@ def draw_pairs(catalogue: Catalogue, documents: np.ndarray, drawing: Drawing, rn
     same, pool = _same_author_pairs(catalogue, documents, drawing, rng)
     different = _different_author_pairs(catalogue, pool, drawing, rng, len(same))
     pairs = rng.permutation(np.array(same + different, dtype=np.int64).reshape(-1, 2))
-    return _balance_sources(catalogue, pairs)
-
-
-def _balance_sources(catalogue: Catalogue, pairs: np.ndarray) -> np.ndarray:
-    """With several sources, as many same- as different-author pairs of each: otherwise the
-    typography of a source rich in either would tell the answer."""
     source = catalogue.source[pairs[:, 0]]
-    if len(np.unique(source)) < 2:
-        return pairs
+    return _balance(catalogue, pairs, source) if drawing.balanced or len(np.unique(source)) > 1 else pairs
+
+
+def _balance(catalogue: Catalogue, pairs: np.ndarray, source: np.ndarray) -> np.ndarray:
+    """As many same- as different-author pairs of each source: otherwise the typography of a
+    source rich in either would tell the answer."""
     same = catalogue.same_author(pairs)
     keep = np.zeros(len(pairs), dtype=bool)
     for s in np.unique(source):

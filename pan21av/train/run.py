@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import logging
 import sys
@@ -68,6 +69,22 @@ def train(
     log.info("pan21av %s: %d members, %d at a time, on %s", __version__, members, jobs, describe(chosen, jobs))
     try:
         work.mkdir(parents=True, exist_ok=True)
+        lock = (work / "lock").open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until the process ends
+    except BlockingIOError:
+        raise EnvironmentFault(f"another training is at work in {work}") from None
+    except OSError as error:
+        raise EnvironmentFault(f"{error.filename or work}: {error.strerror}") from None
+    with lock:
+        return _train(data, output, truth, vectors, settings, members, seed, work, jobs, chosen, began)
+
+
+def _train(
+    data: Path, output: Path, truth: Path | None, vectors: Path | None, settings: TrainSettings, members: int,
+    seed: int, work: Path, jobs: int, chosen: torch.device, began: float,
+) -> dict[str, Any]:  # fmt: skip
+    """What `train` does once the work folder is its own."""
+    try:
         prepared = prepare(
             data, work / "prepared", settings, truth=truth, vectors=vectors, seed=seed, log=log.info, progress=_bar
         )
@@ -153,6 +170,8 @@ def _run_all(tasks: list[MemberTask], jobs: int, settings: TrainSettings) -> Non
         log.info("%d of %d members are finished already", len(tasks) - len(left), len(tasks))
     if not left:
         return
+    for task in left:  # a member writes its history anew from its checkpoint
+        (task.folder / HISTORY).unlink(missing_ok=True)
     watch = _Watch(left, settings.stage_one_epochs)
     try:
         for number in run_tasks(train_member, left, jobs, watch.look):
@@ -202,6 +221,7 @@ class _Watch:
             return  # these take a second each
         names = (
             "loss",
+            "held_out_loss",
             "dml_loss",
             "bfs_loss",
             "ual_loss",

@@ -16,7 +16,7 @@ from ..metrics import all_metrics, pan_metrics
 from ..model import Members, Scores
 from ..scores import O2D2
 from .moments import settle_bfs, start_bfs, start_ual
-from .pairs import CALIBRATION, draw_pairs
+from .pairs import CALIBRATION, SCORES, draw_pairs
 from .prepare import CALIBRATE, Prepared
 from .settings import TrainSettings
 from .stage1 import Crops, Log, dml_loss, document_vectors, head_losses, linear
@@ -68,8 +68,15 @@ class StageTwo:
         with torch.no_grad():
             self.calibration = compute_views(members, prepared, prepared.documents(CALIBRATE), settings, rng, device)
             self.validation = compute_views(members, prepared, prepared.validation.flatten(), settings, rng, device)
-        # Validation pairs at every view: the same length for both documents of a pair would be
-        # too kind, but the views were drawn independently.
+        # The scores learn from one half of the calibration authors; which pairs they get wrong can
+        # only be learnt from the other. Every member halves them in its own way. Without new
+        # scores (as in the paper) all authors serve O2D2.
+        documents = prepared.documents(CALIBRATE)
+        authors = np.unique(prepared.catalogue.author[documents])
+        mine = rng.permutation(authors)[: len(authors) // 2 if settings.head_epochs else 0]
+        in_mine = np.isin(prepared.catalogue.author[documents], mine)
+        self.for_scores, self.for_o2d2 = documents[in_mine], documents[~in_mine]
+        # Validation pairs at every view, drawn independently for the two documents of a pair.
         pairs, views = prepared.validation, settings.crops
         self.truth = np.tile(prepared.catalogue.same_author(pairs), views)
         index = np.repeat(np.arange(views), len(pairs))
@@ -81,18 +88,21 @@ class StageTwo:
         shorter = rng.integers(1, max(2, self.settings.crops), size=count)
         return np.where((rng.random(count) < 0.5) | (self.settings.crops == 1), 0, shorter)
 
-    def _draw(self, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    def _draw(self, documents: np.ndarray, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """LEVs (1, P, L) of both sides and labels (1, P) of pairs drawn anew, each document at a random view."""
         prepared = self.prepared
-        pairs = draw_pairs(prepared.catalogue, prepared.documents(CALIBRATE), CALIBRATION, rng)
+        drawing = SCORES if self.settings.head_epochs else CALIBRATION
+        pairs = draw_pairs(prepared.catalogue, documents, drawing, rng)
         same = torch.tensor(prepared.catalogue.same_author(pairs), dtype=torch.float32, device=self.device)[None]
         y1, y2 = (self.calibration.of(pairs[:, s], self._views(len(pairs), rng)) for s in (0, 1))
         return y1, y2, same
 
-    def _epoch(self, rng: np.random.Generator, batch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def _epoch(
+        self, documents: np.ndarray, rng: np.random.Generator, batch: int
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The batches of an epoch: as many draws as the settings say, LEVs cost nothing here."""
         for _ in range(self.settings.draws):
-            y1, y2, same = self._draw(rng)
+            y1, y2, same = self._draw(documents, rng)
             for at in range(0, same.shape[1], batch):
                 yield y1[:, at : at + batch], y2[:, at : at + batch], same[:, at : at + batch]
 
@@ -127,12 +137,20 @@ class StageTwo:
         settings, members, catalogue = self.settings, self.members, self.prepared.catalogue
         if not settings.head_epochs:
             return
-        documents = np.array(sorted(self.calibration.row, key=self.calibration.row.__getitem__))
-        labels = [np.tile(column[documents], settings.crops) for column in (catalogue.author, catalogue.source)]
-        moments = start_bfs(members.bfs, self.calibration.levs.flatten(0, 1), labels[0], labels[1])
-        draws = [self._draw(np.random.default_rng([self.seed, 6, n])) for n in range(4)]
-        settle_bfs(members.bfs, *moments, *(torch.cat(parts, 1) for parts in zip(*draws, strict=True)))
+        mine = self.for_scores
+        levs = self.calibration.levs[:, [self.calibration.row[int(d)] for d in mine]].flatten(0, 1)
+        labels = [np.tile(column[mine], settings.crops) for column in (catalogue.author, catalogue.source)]
+        moments = start_bfs(members.bfs, levs, labels[0], labels[1])
+        draws = [self._draw(self.for_o2d2, np.random.default_rng([self.seed, 6, n])) for n in range(4)]
+        y1, y2, same = (torch.cat(parts, 1) for parts in zip(*draws, strict=True))
+        settle_bfs(members.bfs, *moments, y1, y2, same)
         start_ual(members.ual)
+
+        @torch.no_grad()
+        def held_out_loss() -> float:
+            return float(F.binary_cross_entropy(members.score(y1, y2).ual, same))
+
+        best, chosen = held_out_loss(), copy.deepcopy(members.state_dict())
         parameters = [*members.dml.parameters(), *members.bfs.parameters(), *members.ual.parameters()]
         optimizer = torch.optim.Adam(parameters, lr=settings.head_lr)
         for epoch in range(settings.head_epochs):
@@ -142,7 +160,7 @@ class StageTwo:
                 group["lr"] = linear(settings.head_lr, settings.head_lr / 10, epoch / settings.head_epochs)
             members.train()
             losses = []
-            for y1, y2, same in self._epoch(rng, settings.batch_pairs):
+            for y1, y2, same in self._epoch(mine, rng, settings.batch_pairs):
                 bfs, ual = head_losses(members, y1, y2, same, settings)
                 optimizer.zero_grad(set_to_none=True)
                 dml = dml_loss(members.dml(y1, y2), same, settings)
@@ -151,7 +169,12 @@ class StageTwo:
                 optimizer.step()
                 losses.append(loss.item())
             members.eval()
-            log({"stage": "heads", "epoch": epoch + 1, "loss": float(np.mean(losses)), **self._ual_figures()})
+            held_out = held_out_loss()
+            if held_out < best:
+                best, chosen = held_out, copy.deepcopy(members.state_dict())
+            record = {"loss": float(np.mean(losses)), "held_out_loss": held_out, **self._ual_figures()}
+            log({"stage": "heads", "epoch": epoch + 1, **record})
+        members.load_state_dict(chosen)
 
     @torch.no_grad()
     def _ual_figures(self) -> dict[str, float]:
@@ -178,7 +201,7 @@ class StageTwo:
                 group["lr"] = linear(settings.o2d2_lr, settings.o2d2_lr_end, epoch / settings.o2d2_epochs)
             detectors.train()
             losses = []
-            for y1, y2, same in self._epoch(rng, settings.o2d2_batch):
+            for y1, y2, same in self._epoch(self.for_o2d2, rng, settings.o2d2_batch):
                 with torch.no_grad():
                     confusion = members.ual.confusion(y1, y2)
                     p = members.ual.correct(confusion, torch.sigmoid(members.bfs(y1, y2)))
