@@ -16,6 +16,7 @@ import torch
 from conftest import TINY, random_members
 
 from pan21av.errors import InputError
+from pan21av.metrics import auc
 from pan21av.train import train
 from pan21av.train.corpus import CorpusError, read_corpus
 from pan21av.train.prepare import Prepared, prepare
@@ -28,6 +29,7 @@ from pan21av.train.stage1 import (
     head_losses,
     ual_loss,
 )
+from pan21av.verifier import Verifier
 
 # ---- settings ----
 
@@ -315,3 +317,55 @@ def test_finished_members_are_kept_and_other_settings_refused(small_corpus, tmp_
     assert before.items() <= weights(tmp_path / "one").items()
     with pytest.raises(InputError, match="odd number"):
         train(small_corpus, tmp_path / "one", members=2, assignments=SMALL)
+
+
+# ---- does it learn? ----
+
+QUICK = [
+    "train_share=0.5", "words=1000", "warmup_epochs=8", "warmup_steps=14", "warmup_authors=48", "warmup_windows=12",
+    "warmup_min_windows=4", "head_epochs=5", "crops=2", "draws=16", "o2d2_epochs=20", "o2d2_lr=3e-3",
+    "o2d2_lr_end=1e-3", "o2d2_batch=30",
+]  # fmt: skip
+
+
+def write_corpus(folder, **options):
+    path = folder / "documents.jsonl"
+    generate.write(path, generate.documents(400, each=8, topics=24, sentences=30, strength=0.52, **options))
+    return path
+
+
+@pytest.mark.slow
+def test_habits_of_unseen_authors_on_unseen_topics_are_learnt(tmp_path):
+    figures = train(write_corpus(tmp_path), tmp_path / "out", members=3, assignments=QUICK)
+    assert figures["ensemble_o2d2"]["auc"] >= 0.90
+    assert figures["o2d2"]["c@1"] > figures["ual"]["c@1"]
+    for member in (1, 2, 3):
+        lines = (tmp_path / "out.work" / f"member-{member:02d}" / "history.jsonl").read_text().splitlines()
+        probes = [record["topic_accuracy"] for record in map(json.loads, lines) if "topic_accuracy" in record]
+        assert abs(probes[-1] - 0.5) <= 0.10
+
+
+@pytest.mark.slow
+def test_nothing_leaks_when_the_labels_are_shuffled(tmp_path):
+    quick = [*QUICK, "warmup_epochs=4", "o2d2_epochs=1", "head_epochs=2", "split=authors", "train_share=0.2"]
+    corpus = write_corpus(tmp_path, shuffled=True)
+    train(corpus, tmp_path / "out", members=1, assignments=quick)
+    docs = [json.loads(line) for line in corpus.read_text().splitlines()]
+    split = Prepared.load(tmp_path / "out.work" / "prepared").split
+    assert len(split) == len(docs)
+    # Pairs across topics only: same-topic texts are alike whoever wrote them.
+    rng = np.random.default_rng(0)
+    same, different = [], []
+    for i in np.flatnonzero(split == 2):
+        for j in rng.choice(np.flatnonzero(split == 2), 40):
+            if docs[i]["topic"] != docs[j]["topic"] and docs[i]["author"] != docs[j]["author"] and len(different) < 600:
+                different.append((docs[i]["text"], docs[j]["text"]))
+                break
+        partners = [j for j in np.flatnonzero(split == 2) if i < j < i + 8 and docs[i]["author"] == docs[j]["author"]]
+        same += [(docs[i]["text"], docs[j]["text"]) for j in partners[:2] if docs[i]["topic"] != docs[j]["topic"]]
+    same = same[:600]
+    verdicts = list(Verifier.load(tmp_path / "out").predict(same + different))
+    truth = np.arange(len(verdicts)) < len(same)
+    assert min(len(same), len(different)) >= 500
+    for name in ("p_ual", "p_bfs", "p_dml"):
+        assert 0.45 <= auc(truth, np.array([getattr(v, name)[0] for v in verdicts])) <= 0.55, name
