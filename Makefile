@@ -33,7 +33,7 @@ OUT    ?= runs/new
 CONFIG ?= models/default.toml
 train: $(READY)
 	@test -n "$(DATA)" || { echo "usage: make train DATA=documents.jsonl OUT=folder [CONFIG=settings.toml] [ARGS=...]"; exit 2; }
-	$(BIN)/pan21av train $(DATA) -o $(OUT) --config $(CONFIG) $(ARGS)
+	$(BIN)/pan21av train $(DATA) -o $(OUT) $(if $(CONFIG),--config $(CONFIG)) $(ARGS)
 
 docker:
 	docker build -t pan21av .

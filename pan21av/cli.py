@@ -185,6 +185,7 @@ def evaluate(as_json: bool, **options: Any) -> None:
 @click.option("--config", type=click.Path(exists=True, path_type=Path), help="Settings as a TOML file.")
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="One setting; may be repeated.")
 @click.option("--split", type=click.Choice(["topics", "authors"]), help="Which of them are disjoint between sets.")
+@click.option("--notes", type=click.Path(exists=True, path_type=Path), help="Markdown to go into the model card.")
 @click.option("--members", default=21, show_default=True, type=click.IntRange(1))
 @click.option("--seed", default=1, show_default=True)
 @click.option("--work", type=click.Path(path_type=Path), help="Where unfinished work is kept [OUTPUT.work].")

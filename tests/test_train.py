@@ -15,6 +15,7 @@ import pytest
 import torch
 from conftest import TINY, random_members
 
+from pan21av.encoder import Dropout
 from pan21av.errors import InputError
 from pan21av.metrics import auc
 from pan21av.train import train
@@ -297,6 +298,35 @@ def test_killed_run_resumes_bit_for_bit(small_corpus, tmp_path):
     assert info["training"]["settings"]["lev_dim"] == 12
     assert (out / "training.png").read_bytes().startswith(b"\x89PNG")
     assert "ensemble + O2D2" in (out / "MODEL_CARD.md").read_text()
+
+
+@pytest.mark.slow
+def test_paper_preset_runs(small_corpus, tmp_path):
+    """Pairs only, no warm-up, O2D2 on all calibration authors."""
+    (tmp_path / "notes.md").write_text("Made for a test.")
+    sizes = [a for a in SMALL if not a.startswith(("warmup", "head_epochs", "crop", "draws"))]
+    out = tmp_path / "paper"
+    figures = train(
+        small_corpus, out, preset="paper", members=1, assignments=sizes, jobs=1, notes=tmp_path / "notes.md"
+    )
+    assert 0 <= figures["ensemble"]["auc"] <= 1
+    stages = [
+        json.loads(line)["stage"] for line in (out.with_name("paper.work") / "member-01" / "history.jsonl").open()
+    ]
+    assert stages == ["pairs"] * 2 + ["o2d2"] * 3
+    assert "Made for a test." in (out / "MODEL_CARD.md").read_text()
+
+
+def test_dropout_masks_are_shared(prepared):
+    """The same document twice in a batch stays the same; the next batch has another mask."""
+    made, settings, _ = prepared
+    members = random_members(1, vocabulary=made.vocabulary).train()
+    dropout = Dropout(0.3, 0.3, 0.3, 0.3, 0.3)
+    one, other = (
+        members.encoder(made.batch([(3, 0, 60), (3, 0, 60)], settings), dropout=dropout).vectors for _ in "ab"
+    )
+    torch.testing.assert_close(one[:, 0], one[:, 1], atol=1e-6, rtol=0)
+    assert (one - other).abs().max() > 1e-3
 
 
 @pytest.mark.slow

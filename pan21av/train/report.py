@@ -100,7 +100,7 @@ def source_table(by_source: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def model_card(name: str, info: dict[str, Any], results: list[dict[str, Any]]) -> str:
+def model_card(name: str, info: dict[str, Any], results: list[dict[str, Any]], notes: str = "") -> str:
     training = info["training"]
     settings = "\n".join(f"{key} = {orjson.dumps(value).decode()}" for key, value in training["settings"].items())
     eps = [result["eps"] for result in results]
@@ -108,6 +108,8 @@ def model_card(name: str, info: dict[str, Any], results: list[dict[str, Any]]) -
 
 {len(results)} members, trained with pan21av {training["version"]} (seed {training["seed"]}) on {training["finished"]},
 {training["core_seconds"] / 60:.0f} core-minutes in all. eps of O2D2: {min(eps):.3f} to {max(eps):.3f}.
+
+{notes.strip()}
 
 ## Data
 

@@ -46,6 +46,7 @@ def train(
     preset: str = "compact",
     config: Path | None = None,
     assignments: Iterable[str] = (),
+    notes: Path | None = None,
     members: int = 21,
     seed: int = 1,
     work: Path | None = None,
@@ -76,12 +77,12 @@ def train(
     except OSError as error:
         raise EnvironmentFault(f"{error.filename or work}: {error.strerror}") from None
     with lock:
-        return _train(data, output, truth, vectors, settings, members, seed, work, jobs, chosen, began)
+        return _train(data, output, truth, vectors, settings, members, seed, work, jobs, chosen, notes, began)
 
 
 def _train(
     data: Path, output: Path, truth: Path | None, vectors: Path | None, settings: TrainSettings, members: int,
-    seed: int, work: Path, jobs: int, chosen: torch.device, began: float,
+    seed: int, work: Path, jobs: int, chosen: torch.device, notes: Path | None, began: float,
 ) -> dict[str, Any]:  # fmt: skip
     """What `train` does once the work folder is its own."""
     try:
@@ -97,7 +98,7 @@ def _train(
     if adopted := adopt(tasks, output, _identity(prepared, settings, seed)):
         log.info("%d members taken over from %s", adopted, output)
     _run_all(tasks, jobs, settings)
-    return _assemble(tasks, prepared, settings, seed, output, time.time() - began)
+    return _assemble(tasks, prepared, settings, seed, output, notes, time.time() - began)
 
 
 def _default_jobs(device: torch.device) -> int:
@@ -240,8 +241,9 @@ class _Watch:
 
 
 def _assemble(
-    tasks: list[MemberTask], prepared: Prepared, settings: TrainSettings, seed: int, output: Path, seconds: float
-) -> dict[str, Any]:
+    tasks: list[MemberTask], prepared: Prepared, settings: TrainSettings, seed: int, output: Path,
+    notes: Path | None, seconds: float,
+) -> dict[str, Any]:  # fmt: skip
     results = [orjson.loads((task.folder / RESULT).read_bytes()) for task in tasks]
     report = ensemble_report(tasks, prepared)
     provenance = {
@@ -253,7 +255,7 @@ def _assemble(
     }
     info = {"training": provenance, **report}
     extra = {
-        "MODEL_CARD.md": model_card(output.name, info, results).encode(),
+        "MODEL_CARD.md": model_card(output.name, info, results, notes.read_text("utf-8") if notes else "").encode(),
         # Which documents of the corpus (counted from 0, the short ones left out) the figures are about.
         "validation_pairs.json": orjson.dumps(prepared.validation.tolist()),
         ENSEMBLE_SCORES: _npz(member_scores(tasks)),
