@@ -6,8 +6,6 @@ values that are no probability are reported and left out (PAN's own evaluator st
 
 from __future__ import annotations
 
-import gzip
-import lzma
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +15,7 @@ import numpy as np
 import orjson
 
 from .errors import EnvironmentFault, InputError
+from .jsonlines import read_objects
 from .metrics import PAN_KEYS, all_metrics, pan_metrics
 
 KINDS = ("SA_SF", "SA_DF", "DA_SF", "DA_DF")
@@ -88,31 +87,9 @@ def find(path: str | Path, name: str) -> Path:
     return path
 
 
-def _read_lines(path: Path) -> list[tuple[int, dict[str, Any]]]:
-    opener: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
-    out = []
-    try:
-        with opener.get(path.suffix, open)(path, "rb") as stream:
-            for number, line in enumerate(stream, 1):
-                line = line.removeprefix(b"\xef\xbb\xbf").strip()
-                if not line:
-                    continue
-                value = orjson.loads(line)
-                if not isinstance(value, dict):
-                    raise InputError(f"{path}:{number}: expected a JSON object")
-                out.append((number, value))
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"{path}:{number}: not JSON: {error}") from None
-    except (lzma.LZMAError, EOFError) as error:
-        raise InputError(f"{path}: cannot be decompressed: {error}") from None
-    except OSError as error:
-        raise EnvironmentFault(f"{path}: {error.strerror or error}") from None
-    return out
-
-
 def read_truth(path: Path, pairs: Path | None = None) -> Trials:
     labels: dict[str, bool] = {}
-    for number, value in _read_lines(path):
+    for number, value in read_objects(path):
         trial, same = value.get("id"), value.get("same")
         if not isinstance(trial, str) or not isinstance(same, bool):
             raise InputError(f"{path}:{number}: expected a string 'id' and a boolean 'same'")
@@ -121,7 +98,9 @@ def read_truth(path: Path, pairs: Path | None = None) -> Trials:
         raise InputError(f"{path} holds no trials")
     kind = None
     if pairs is not None:
-        topics = {value.get("id"): value.get("fandoms", value.get("discourse_type")) for _, value in _read_lines(pairs)}
+        topics = {
+            value.get("id"): value.get("fandoms", value.get("discourse_type")) for _, value in read_objects(pairs)
+        }
         known = [topics.get(i) for i in labels]
         if any(not isinstance(t, list) or len(t) != 2 for t in known):
             raise InputError(f"{pairs} does not name two fandoms (or discourse types) for every trial")
@@ -139,7 +118,7 @@ def read_answers(path: Path, trials: Trials) -> tuple[np.ndarray, list[str]]:
     unknown: list[str] = []
     twice: list[str] = []
     invalid: list[str] = []
-    for _, answer in _read_lines(path):
+    for _, answer in read_objects(path):
         trial, value = answer.get("id"), answer.get("value")
         if not isinstance(trial, str) or trial not in row:
             unknown.append(str(trial))

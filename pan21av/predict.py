@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -18,7 +19,7 @@ from .ensemble import NON_RESPONSE
 from .errors import EnvironmentFault
 from .parallel import worker_pool
 from .progress import Progress
-from .trials import Trial, find_pairs, format_answer, read_trials
+from .trials import find_pairs, format_answer, read_trials
 from .verifier import PAIRS_A_CHUNK, Verifier
 
 log = logging.getLogger("pan21av")
@@ -53,18 +54,17 @@ def predict(
         pool = _tokenisers(stack, verifier, total)
         out = stack.enter_context(_PartFile(folder, ANSWERS))
         bar = stack.enter_context(Progress(total, "pairs"))
-        ids: list[Trial] = []
+        ids: deque[str] = deque()  # of trials read, but not answered yet
 
         def texts() -> Iterator[tuple[str, str] | None]:
             for trial in read_trials(source):
-                # Only the id is kept: answers come in the order of the trials.
-                ids.append(Trial(trial.id, None))
+                ids.append(trial.id)
                 counts["unusable"] += trial.texts is None
                 yield trial.texts
 
         for verdict in verifier.predict(texts(), pool=pool):
             value = verdict.probability
-            out.write(format_answer(ids.pop(0).id, value))
+            out.write(format_answer(ids.popleft(), value))
             counts["pairs"] += 1
             counts["non_responses"] += value == NON_RESPONSE
             bar.advance()

@@ -19,7 +19,7 @@ from pan21av.encoder import Dropout
 from pan21av.errors import InputError
 from pan21av.metrics import auc
 from pan21av.train import train
-from pan21av.train.corpus import CorpusError, read_corpus
+from pan21av.train.corpus import read_corpus
 from pan21av.train.prepare import Prepared, prepare
 from pan21av.train.settings import TrainSettings, load_settings
 from pan21av.train.stage1 import (
@@ -107,14 +107,14 @@ def test_pan_pairs_are_taken_apart(tmp_path):
 def test_reading_errors_name_file_and_line(tmp_path, content, message):
     path = tmp_path / "documents.jsonl"
     path.write_bytes(content)
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(InputError, match=message):
         list(read_corpus(path))
 
 
 def test_damaged_archive(tmp_path):
     path = tmp_path / "documents.jsonl.xz"
     path.write_bytes(lzma.compress(b'{"author": "a"}')[:-5])
-    with pytest.raises(CorpusError, match="cannot be decompressed"):
+    with pytest.raises(InputError, match="cannot be decompressed"):
         list(read_corpus(path))
 
 

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import lzma
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-import orjson
-
-MAX_LINE = 64 << 20  # a line longer than this is no document
-
-
-class CorpusError(ValueError):
-    """What is wrong with the training data, with file and line."""
+from ..errors import InputError
+from ..jsonlines import read_objects
 
 
 @dataclass(frozen=True)
@@ -28,41 +21,10 @@ class Document:
     text: str
 
 
-def open_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """(line number, line) of a plain, .gz or .xz file, read piece by piece."""
-    opener: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
-    try:
-        stream: BinaryIO
-        with opener.get(path.suffix, open)(path, "rb") as stream:
-            number = 0
-            while line := stream.readline(MAX_LINE + 1):
-                number += 1
-                if len(line) > MAX_LINE:
-                    raise CorpusError(f"{path}:{number}: a line of more than {MAX_LINE >> 20} MiB")
-                yield number, line
-    except (lzma.LZMAError, gzip.BadGzipFile, EOFError) as error:
-        raise CorpusError(f"{path}: cannot be decompressed: {error}") from None
-    except OSError as error:
-        raise CorpusError(f"{path}: {error.strerror or error}") from None
-
-
-def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in open_lines(path):
-        if not line.strip():
-            continue
-        try:
-            value = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise CorpusError(f"{path}:{number}: not JSON: {error}") from None
-        if not isinstance(value, dict):
-            raise CorpusError(f"{path}:{number}: expected a JSON object")
-        yield number, value
-
-
 def _string(value: dict[str, Any], name: str, where: str, default: str | None = None) -> str:
     entry = value.get(name, default)
     if not isinstance(entry, str):
-        raise CorpusError(f"{where}: {name!r} must be a string")
+        raise InputError(f"{where}: {name!r} must be a string")
     return entry
 
 
@@ -84,18 +46,18 @@ def read_pan(pairs: Path, truth: Path) -> Iterator[Document]:
     for number, value in read_objects(truth):
         entry = value.get("authors")
         if not (isinstance(entry, list) and len(entry) == 2 and all(isinstance(a, str) for a in entry)):
-            raise CorpusError(f"{truth}:{number}: 'authors' must be two strings")
+            raise InputError(f"{truth}:{number}: 'authors' must be two strings")
         authors[_string(value, "id", f"{truth}:{number}")] = entry
     seen: set[bytes] = set()
     for number, value in read_objects(pairs):
         where = f"{pairs}:{number}"
         trial = _string(value, "id", where)
         if trial not in authors:
-            raise CorpusError(f"{where}: id {trial!r} is not in {truth}")
+            raise InputError(f"{where}: id {trial!r} is not in {truth}")
         texts, topics = value.get("pair"), value.get("fandoms", value.get("discourse_type", ["", ""]))
         for name, entry in (("pair", texts), ("fandoms", topics)):
             if not (isinstance(entry, list) and len(entry) == 2 and all(isinstance(t, str) for t in entry)):
-                raise CorpusError(f"{where}: {name!r} must be two strings")
+                raise InputError(f"{where}: {name!r} must be two strings")
         assert isinstance(texts, list)
         for author, topic, text in zip(authors[trial], topics, texts, strict=True):
             key = hashlib.blake2b(f"{author}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -114,7 +76,7 @@ def read_corpus(data: Path, truth: Path | None = None) -> Iterator[Document]:
             return read_pan(found[0], truths[0])
         if len(documents) == 1:
             return read_documents(documents[0])
-        raise CorpusError(f"{data} holds neither one documents.jsonl nor one pairs.jsonl with its truth.jsonl")
+        raise InputError(f"{data} holds neither one documents.jsonl nor one pairs.jsonl with its truth.jsonl")
     if not data.exists():
-        raise CorpusError(f"{data} does not exist")
+        raise InputError(f"{data} does not exist")
     return read_pan(data, truth) if truth else read_documents(data)

@@ -13,10 +13,12 @@ import numpy as np
 import orjson
 
 from ..documents import Batch, make_batch
+from ..errors import InputError
+from ..jsonlines import open_lines
 from ..parallel import ordered_map, usable_cores, worker_pool
 from ..text import RECIPE, tokenise_all
 from ..vocabulary import FIRST, UNKNOWN, Vocabulary
-from .corpus import CorpusError, Document, open_lines, read_corpus
+from .corpus import Document, read_corpus
 from .pairs import CALIBRATION, TRAINING, Catalogue, draw_pairs, fixed_pairs, split_documents
 from .settings import TrainSettings
 
@@ -121,7 +123,7 @@ def prepare(
     validation = fixed_pairs(catalogue, np.flatnonzero(split == VALIDATE), rng, settings.max_pairs)
     development = fixed_pairs(catalogue, held_out, rng, settings.max_pairs)
     if not len(validation) or not len(development):
-        raise CorpusError(
+        raise InputError(
             f"{data}: no validation pairs can be drawn; it takes more authors with two or more documents"
             + ("" if settings.split == "authors" else ", or --split authors if topics are few")
         )
@@ -154,7 +156,7 @@ def _fingerprint(data: Path, truth: Path | None, vectors: Path | None, settings:
             if file is None:
                 digest.update(b"none")
             elif not file.exists():
-                raise CorpusError(f"{file} does not exist")
+                raise InputError(f"{file} does not exist")
             elif file.is_file():
                 with file.open("rb") as stream:
                     digest.update(hashlib.file_digest(stream, "sha256").digest() if hasattr(hashlib, "file_digest")
@@ -209,7 +211,7 @@ def _tokenise_all(
                 work = works[f"{document.author}\0{document.work}"] if document.work else -1
                 labels.append((authors[document.author], topics[document.topic], work, sources[document.source]))
     if not labels:
-        raise CorpusError(f"no document has {min_tokens} tokens or more")
+        raise InputError(f"no document has {min_tokens} tokens or more")
     columns = np.array(labels, dtype=np.int64).T
     return list(sources), Catalogue(*columns), np.array(offsets), list(types), counts[: len(types)]
 
@@ -232,13 +234,13 @@ def _read_vectors(path: Path, vocabulary: Vocabulary, dim: int) -> tuple[np.ndar
         try:
             values = np.array(fields[1:], dtype=np.float32)
         except ValueError:
-            raise CorpusError(f"{path}:{number}: not a word and numbers") from None
+            raise InputError(f"{path}:{number}: not a word and numbers") from None
         if len(values) != dim:
-            raise CorpusError(f"{path}:{number}: {len(values)} numbers, but word_dim is {dim}")
+            raise InputError(f"{path}:{number}: {len(values)} numbers, but word_dim is {dim}")
         table[row] = values
     known = ~np.isnan(table[:, 0])
     if not known.any():
-        raise CorpusError(f"{path}: holds none of the corpus's words")
+        raise InputError(f"{path}: holds none of the corpus's words")
     table[known] *= 0.3 / table[known].std()
     return table, int(known[FIRST:].sum())
 

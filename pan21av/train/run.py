@@ -26,7 +26,7 @@ from ..errors import EnvironmentFault, InputError
 from ..parallel import usable_cores, worker_pool
 from ..progress import clock
 from ..text import RECIPE
-from .corpus import CorpusError, Document
+from .corpus import Document
 from .member import ENSEMBLE_SCORES, HISTORY, PARTS, RESULT, MemberTask, adopt, train_member
 from .prepare import Prepared, format_table, prepare
 from .report import ensemble_report, member_scores, model_card, picture
@@ -89,8 +89,6 @@ def _train(
         prepared = prepare(
             data, work / "prepared", settings, truth=truth, vectors=vectors, seed=seed, log=log.info, progress=_bar
         )
-    except CorpusError as error:
-        raise InputError(str(error)) from None
     except OSError as error:
         raise EnvironmentFault(f"{error.filename or work}: {error.strerror}") from None
     log.info("%s", format_table(prepared.table))
