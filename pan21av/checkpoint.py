@@ -19,7 +19,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as parse_safetensors
 from safetensors.torch import save as format_safetensors
-from torch import Tensor
+from torch import Tensor, nn
 
 from .config import ModelConfig
 from .ensemble import check_odd
@@ -141,15 +141,17 @@ def _member_state(folder: Path, entry: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def _stack(config: ModelConfig, vocabulary: Vocabulary, states: Sequence[Mapping[str, Tensor]]) -> Members:
-    """One stacked network; load_state_dict checks names and shapes."""
-    with torch.device("meta"):  # no time spent on initial values
-        members = Members(config, len(states), vocabulary.word_rows, vocabulary.char_rows)
-    names = states[0].keys()
+    """One stacked network. A network of one member checks names and shapes, and is then widened:
+    initial values for all of them would cost more than loading."""
+    members = Members(config, 1, vocabulary.word_rows, vocabulary.char_rows)
     for state in states:
-        if state.keys() != names or any(state[n].shape != states[0][n].shape for n in names):
-            raise ValueError("its members differ in shape")
-    members.load_state_dict({name: torch.stack([state[name] for state in states]) for name in names}, assign=True)
-    return members.requires_grad_(False)
+        members.load_state_dict({name: tensor[None] for name, tensor in state.items()})
+    for name, _ in list(members.named_parameters()):
+        path, _, leaf = name.rpartition(".")
+        stacked = torch.stack([state[name] for state in states])
+        setattr(members.get_submodule(path), leaf, nn.Parameter(stacked, requires_grad=False))
+    members.count = len(states)
+    return members
 
 
 def _write(path: Path, data: bytes) -> str:
