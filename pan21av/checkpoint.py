@@ -88,6 +88,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def load_ensemble(folder: Path, device: torch.device | None = None) -> Ensemble:
     """Load and check an ensemble; EnvironmentFault says what is wrong with it."""
     info = read_manifest(folder)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # many small copies: on a busy machine, threads would wait for each other
     try:
         recipe = info["recipe"]
         if recipe not in RECIPES:
@@ -106,6 +108,8 @@ def load_ensemble(folder: Path, device: torch.device | None = None) -> Ensemble:
         raise EnvironmentFault(f"the ensemble in {folder} lacks {error}") from None
     except (ValueError, TypeError, RuntimeError, AttributeError, orjson.JSONDecodeError) as error:
         raise EnvironmentFault(f"the ensemble in {folder} cannot be used: {error}") from None
+    finally:
+        torch.set_num_threads(threads)
     return Ensemble(members.to(device or torch.device("cpu")).eval(), vocabulary, recipe, folder, info)
 
 
