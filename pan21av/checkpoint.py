@@ -85,6 +85,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return info
 
 
+def manifest_hash(folder: Path) -> str:
+    """What tells ensembles apart: the manifest names all files with their hashes."""
+    return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
+
+
 def load_ensemble(folder: Path, device: torch.device | None = None) -> Ensemble:
     """Load and check an ensemble; EnvironmentFault says what is wrong with it."""
     info = read_manifest(folder)
@@ -102,6 +107,7 @@ def load_ensemble(folder: Path, device: torch.device | None = None) -> Ensemble:
         vocabulary = Vocabulary.from_json(_read_checked(folder, "vocab.json", info["vocabulary"]["sha256"]))
         states = [_member_state(folder, entry) for entry in entries]
         members = _stack(config, vocabulary, states)
+        _check_scores(members)
     except EnvironmentFault:
         raise
     except KeyError as error:
@@ -156,6 +162,19 @@ def _stack(config: ModelConfig, vocabulary: Vocabulary, states: Sequence[Mapping
         setattr(members.get_submodule(path), leaf, nn.Parameter(stacked, requires_grad=False))
     members.count = len(states)
     return members
+
+
+@torch.no_grad()
+def _check_scores(members: Members) -> None:
+    """Weights may be finite and yet give no probabilities: hostile ones are found before the work, not within it."""
+    extremes = torch.stack([torch.ones(members.config.lev_dim), -torch.ones(members.config.lev_dim)])
+    first = extremes[[0, 0, 1]].expand(members.count, -1, -1)
+    second = extremes[[0, 1, 1]].expand(members.count, -1, -1)
+    scores = members.score(first, second)
+    for name in ("dml", "bfs", "ual", "o2d2"):
+        faulty = ~torch.isfinite(getattr(scores, name)).all(1)
+        if faulty.any():
+            raise ValueError(f"p_{name} of member {int(faulty.nonzero()[0]) + 1} is not a number")
 
 
 def _write(path: Path, data: bytes) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,11 @@ models_option = click.option(
 )
 device_option = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N")
 threads_option = click.option("--threads", type=click.IntRange(1), help="Default: the cores this process may use.")
+engine_option = click.option(
+    "--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True,
+    help="The cores of this machine, or a Ray cluster.",
+)  # fmt: skip
+address_option = click.option("--address", help="Of the Ray cluster; default: RAY_ADDRESS, else one on this machine.")
 
 
 class _Group(click.Group):
@@ -35,8 +42,11 @@ class _Group(click.Group):
             click.echo("pan21av: out of memory", err=True)
             ctx.exit(3)
         except KeyboardInterrupt:
-            click.echo("pan21av: interrupted", err=True)
+            click.echo("pan21av: interrupted; run the same command again to go on", err=True)
             ctx.exit(130)
+        except BrokenPipeError:  # whoever read our output has gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(3)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
@@ -55,6 +65,8 @@ def main(debug: bool, quiet: bool) -> None:
 
     Exit codes: 0 done, 1 internal error, 2 bad input or usage, 3 environment, 130 interrupted.
     """
+    # `docker stop` and the like end a run as Ctrl-C does: what was done is kept.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING if quiet else logging.INFO)
 
 
@@ -70,8 +82,12 @@ def main(debug: bool, quiet: bool) -> None:
 @models_option
 @device_option
 @threads_option
+@click.option("--lenient", is_flag=True, help="Leave lines out that are no trials, instead of stopping.")
+@click.option("--details", is_flag=True, help="Also write what every member says of every pair, to details.npy.")
+@engine_option
+@address_option
 def predict(source: str, output: str, **options: Any) -> None:
-    """Answer every trial of a pairs.jsonl."""
+    """Answer every trial of a pairs.jsonl. A broken run goes on where it stopped."""
     from .predict import predict as run
 
     run(source, output, **options)

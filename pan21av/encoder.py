@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from . import kernel
 from .config import ModelConfig
 from .documents import Batch
-from .recurrent import Sequences, characters_native, characters_torch, pool_native, pool_torch
+from .recurrent import Sequences, affine_rows, characters_native, characters_torch, pool_native, pool_torch
 from .vocabulary import PAD, UNKNOWN
 
 # Positions (members x windows x tokens) that the torch path holds at a time.
@@ -72,7 +72,7 @@ class BiLSTM(nn.Module):
         """One member: inputs (R, D) -> pooled (N, 2H), weights (N, longest)."""
         extra = kernel.padded(self.hidden) - self.hidden
         weight, bias = F.pad(self.input[member], (0, extra)), F.pad(self.bias[member], (0, extra))
-        rows = torch.addmm(bias.flatten(), inputs, weight.flatten(1)).view(-1, 2, 4, self.hidden + extra)
+        rows = affine_rows(inputs, weight.flatten(1), bias.flatten()).view(-1, 2, 4, self.hidden + extra)
         recurrent, matrix = self._dropped(dropout, slice(member, member + 1))
         return pool_native(
             rows, recurrent[0], matrix[0], self.att_bias[member], self.att_vector[member], sequences, with_weights

@@ -15,16 +15,17 @@ def check_odd(members: int) -> None:
 
 def abstaining(undecidable: np.ndarray) -> np.ndarray:
     """Which members cannot decide, from p_O2D2(H2)."""
-    return np.asarray(undecidable >= UNDECIDABLE)
+    return np.asarray(~(undecidable < UNDECIDABLE))
 
 
 def decide(p_same: np.ndarray, undecidable: np.ndarray) -> np.ndarray:
     """p_UAL(same) and p_O2D2(H2), both (M, P) -> answers (P) in [0, 1].
 
-    Exactly 0.5 if a majority abstains, else the mean of the members that do not.
+    Exactly 0.5 if a majority abstains, else the mean of the members that do not. A member whose
+    numbers are not finite abstains.
     """
     check_odd(len(p_same))
-    abstain = abstaining(undecidable)
+    abstain = abstaining(undecidable) | ~np.isfinite(p_same)
     confident = ~abstain
     mean = np.where(confident, p_same, 0).sum(0, dtype=np.float64) / np.maximum(confident.sum(0), 1)
     return np.where(abstain.sum(0) > len(p_same) // 2, NON_RESPONSE, np.clip(mean, 0, 1))

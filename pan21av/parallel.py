@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import TypeVar
 
+log = logging.getLogger("pan21av")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -49,6 +53,7 @@ def worker_pool(workers: int) -> ProcessPoolExecutor:
 
 
 def _begin_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported there, if it is
     threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
 
@@ -63,18 +68,37 @@ def _follow_parent(parent: int) -> None:
 def ordered_map(
     function: Callable[[Item], Result], items: Iterable[Item], pool: ProcessPoolExecutor | None, ahead: int
 ) -> Iterator[Result]:
-    """function(item) in the order of items, at most `ahead` of them under way (in place without a pool)."""
-    if pool is None:
-        yield from map(function, items)
-        return
-    pending: deque[Future[Result]] = deque()
+    """function(item) in the order of items, at most `ahead` of them under way (in place without a pool).
+
+    Should a worker be killed, by want of memory say, this process does the rest itself.
+    """
+    pending: deque[tuple[Item, Future[Result] | None]] = deque()
+
+    def hand_in(item: Item) -> Future[Result] | None:
+        try:
+            return pool.submit(function, item) if pool is not None else None
+        except BrokenProcessPool:
+            return None
+
+    def result(item: Item, future: Future[Result] | None) -> Result:
+        nonlocal pool
+        try:
+            if future is not None:
+                return future.result()
+        except BrokenProcessPool:
+            if pool is not None:
+                log.warning("a worker process was killed, perhaps for want of memory: going on without it")
+            pool = None
+        return function(item)
+
     try:
         for item in items:
-            pending.append(pool.submit(function, item))
-            if len(pending) >= ahead:
-                yield pending.popleft().result()
+            pending.append((item, hand_in(item)))
+            if pool is None or len(pending) >= ahead:
+                yield result(*pending.popleft())
         while pending:
-            yield pending.popleft().result()
+            yield result(*pending.popleft())
     finally:
-        for future in pending:
-            future.cancel()
+        for _, future in pending:
+            if future is not None:
+                future.cancel()

@@ -7,26 +7,26 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from . import __version__
+from .answers import ANSWERS, AnswerFile
+from .checkpoint import find_ensemble, manifest_hash, read_manifest
+from .engines import engine as find_engine
 from .ensemble import NON_RESPONSE
-from .errors import EnvironmentFault
-from .parallel import worker_pool
+from .errors import EnvironmentFault, InputError
 from .progress import Progress
-from .trials import find_pairs, format_answer, read_trials
-from .verifier import PAIRS_A_CHUNK, Verifier
+from .trials import EXPECTED, Inspection, TrialFile
+from .verifier import PAIRS_A_CHUNK, Verdict
 
 log = logging.getLogger("pan21av")
 
-ANSWERS = "answers.jsonl"  # the only file here that may end in .jsonl: TIRA takes exactly one
 REPORT = "run.json"
-CORES_A_TOKENISER = 8  # encoding costs that much more than tokenising
 
 
 def predict(
@@ -36,75 +36,106 @@ def predict(
     models: str | os.PathLike[str] | None = None,
     device: str = "auto",
     threads: int | None = None,
+    lenient: bool = False,
+    details: bool = False,
+    engine: str = "local",
+    address: str | None = None,
 ) -> dict[str, Any]:
     """Answer every trial of `input` (a file, a directory with pairs.jsonl, or "-") in `output`/answers.jsonl.
 
+    `lenient` leaves lines out that are no trials; otherwise they end the run before it begins.
+    `details` writes what every member says of every pair to details.npy: (pairs, 4, members), the
+    four being p_DML, p_BFS, p_UAL and p_O2D2. A broken run goes on where it stopped.
     Returns the run report, which is also written beside the answers as run.json.
     """
     began = time.perf_counter()
-    source = find_pairs(input)
-    folder = Path(output)
-    verifier = Verifier.load(models, device=device, threads=threads)
-    log.info("pan21av %s, ensemble %s: %d members", __version__, verifier.ensemble.name, verifier.members.count)
-    log.info("computing on %s", verifier.description)
-    total = _count_lines(source)
-    loaded = time.perf_counter()
-    counts = {"pairs": 0, "non_responses": 0, "unusable": 0}
+    folder, ensemble = Path(output), find_ensemble(models)
+    members = len(read_manifest(ensemble)["members"])
     with ExitStack() as stack:
-        pool = _tokenisers(stack, verifier, total)
-        out = stack.enter_context(_PartFile(folder, ANSWERS))
-        bar = stack.enter_context(Progress(total, "pairs"))
-        ids: deque[str] = deque()  # of trials read, but not answered yet
+        out = stack.enter_context(AnswerFile(folder))
+        trials = stack.enter_context(TrialFile(input, folder))
+        found = _inspect(trials, lenient)
+        log.info("pan21av %s, ensemble %s: %d members", __version__, ensemble.name, members)
+        workers = stack.enter_context(
+            find_engine(engine).answering(ensemble, pairs=found.trials, device=device, threads=threads, address=address)
+        )
+        log.info("computing on %s", workers.description)
+        identity = {
+            "version": __version__,
+            "input": found.sha256,
+            "lines_left_out": len(found.skip),
+            "ensemble": manifest_hash(ensemble),
+            "details": details,
+        }
+        ids = (trial.id for trial in trials.read(found.skip))
+        done, silent = out.start(identity, ids, step=PAIRS_A_CHUNK)
+        if details:
+            out.keep_details(done, (found.trials, 4, members))
+        loaded = time.perf_counter()
+        bar = stack.enter_context(Progress(found.trials, "pairs", done))
+        waiting: deque[str] = deque()  # ids of trials that were read, but not answered yet
 
         def texts() -> Iterator[tuple[str, str] | None]:
-            for trial in read_trials(source):
-                ids.append(trial.id)
-                counts["unusable"] += trial.texts is None
+            for trial in trials.read(found.skip, done):
+                waiting.append(trial.id)
                 yield trial.texts
 
-        for verdict in verifier.predict(texts(), pool=pool):
-            value = verdict.probability
-            out.write(format_answer(ids.popleft(), value))
-            counts["pairs"] += 1
-            counts["non_responses"] += value == NON_RESPONSE
+        answered = done
+        for verdict in workers.answers(texts()):
+            out.write(waiting.popleft(), verdict.probability)
+            if details:
+                out.write_details(_scores(verdict, members))
+            answered += 1
+            silent += verdict.probability == NON_RESPONSE
+            if answered % PAIRS_A_CHUNK == 0:
+                out.flush()
             bar.advance()
-    if counts["unusable"]:
-        log.warning("%d trials lack two usable texts and were answered 0.5", counts["unusable"])
+        if answered != found.trials:
+            raise EnvironmentFault(
+                f"{trials.name} changed while it was read: {answered} trials instead of {found.trials}"
+            )
+        out.finish()
     seconds = time.perf_counter() - loaded
     report = {
         "version": __version__,
-        "ensemble": verifier.ensemble.name,
-        "members": verifier.members.count,
-        "device": verifier.description,
-        **counts,
+        "ensemble": ensemble.name,
+        "members": members,
+        "device": workers.description,
+        "pairs": answered,
+        "non_responses": silent,
+        "unusable": found.unusable,
+        "lines_left_out": len(found.skip),
+        "resumed_after": done,
         "seconds": round(seconds, 3),
         "seconds_loading": round(loaded - began, 3),
-        "pairs_per_second": round(counts["pairs"] / seconds, 3),
+        "pairs_per_second": round((answered - done) / seconds, 3),
     }
     _write(folder / REPORT, orjson.dumps(report, option=orjson.OPT_INDENT_2) + b"\n")
     log.info(
         "%d pairs in %.1f s (%.2f a second), %d non-responses -> %s",
-        counts["pairs"], seconds, counts["pairs"] / seconds, counts["non_responses"], folder / ANSWERS,
+        answered - done, seconds, report["pairs_per_second"], silent, folder / ANSWERS,
     )  # fmt: skip
     return report
 
 
-def _tokenisers(stack: ExitStack, verifier: Verifier, total: int | None) -> ProcessPoolExecutor | None:
-    """Worker processes that tokenise ahead; not worth starting for a few pairs."""
-    if total is not None and total <= PAIRS_A_CHUNK:
-        return None
-    return stack.enter_context(worker_pool(-(-verifier.threads // CORES_A_TOKENISER)))
+def _inspect(trials: TrialFile, lenient: bool) -> Inspection:
+    """One fast pass over all of the input, so that nobody waits an hour to hear of its last line."""
+    found = trials.inspect()
+    if found.faults and not lenient:
+        raise InputError(f"{trials.name}: {found.report}; {EXPECTED} (--lenient leaves such lines out)")
+    if found.faults:
+        log.warning("%s: left out %s; %s", trials.name, found.report, EXPECTED)
+    if not found.trials:
+        raise InputError(f"{trials.name} holds no trials; {EXPECTED}")
+    if found.unusable:
+        log.warning("%d trials lack two usable texts and are answered 0.5", found.unusable)
+    return found
 
 
-def _count_lines(path: Path | None) -> int | None:
-    """For the progress bar and its ETA; None for standard input."""
-    if path is None:
-        return None
-    try:
-        with path.open("rb") as stream:
-            return sum(1 for line in stream if line.strip())
-    except OSError as error:
-        raise EnvironmentFault(f"{path}: {error.strerror}") from None
+def _scores(verdict: Verdict, members: int) -> np.ndarray:
+    """(4, M); NaN where a text was unusable"""
+    parts = (verdict.p_dml, verdict.p_bfs, verdict.p_ual, verdict.p_o2d2)
+    return np.stack([np.full(members, np.nan) if part is None else part for part in parts])
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -112,34 +143,3 @@ def _write(path: Path, data: bytes) -> None:
         path.write_bytes(data)
     except OSError as error:
         raise EnvironmentFault(f"cannot write {path}: {error.strerror}") from None
-
-
-class _PartFile:
-    """Written as NAME.part, synced and moved to NAME when all went well."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.final, self.part = folder / name, folder / f"{name}.part"
-
-    def __enter__(self) -> _PartFile:
-        try:
-            self.final.parent.mkdir(parents=True, exist_ok=True)
-            self.stream = self.part.open("wb")
-        except OSError as error:
-            raise EnvironmentFault(f"cannot write {self.part}: {error.strerror}") from None
-        return self
-
-    def write(self, data: bytes) -> None:
-        try:
-            self.stream.write(data)
-        except OSError as error:
-            raise EnvironmentFault(f"cannot write {self.part}: {error.strerror}") from None
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            with self.stream:
-                self.stream.flush()
-                os.fsync(self.stream.fileno())
-            if kind is None:
-                self.part.replace(self.final)
-        except OSError as error:
-            raise EnvironmentFault(f"cannot write {self.final}: {error.strerror}") from None

@@ -14,12 +14,13 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class Progress:
-    """`with Progress(total, "pairs") as bar: bar.advance()`; total None if unknown."""
+    """`with Progress(total, "pairs") as bar: bar.advance()`; `done` of them were done before."""
 
-    def __init__(self, total: int | None, unit: str) -> None:
-        self.total, self.unit, self.done = total, unit, 0
+    def __init__(self, total: int, unit: str, done: int = 0) -> None:
+        self.total, self.unit, self.done, self.first = total, unit, done, done
         self.began = self.said = time.perf_counter()
-        self.bar = tqdm(total=total, unit=f" {unit}", smoothing=0.05) if sys.stderr.isatty() else None
+        terminal = sys.stderr.isatty()
+        self.bar = tqdm(total=total, unit=f" {unit}", smoothing=0.05, initial=done) if terminal else None
 
     def __enter__(self) -> Progress:
         return self
@@ -32,16 +33,12 @@ class Progress:
         now = time.perf_counter()
         if now - self.said >= SECONDS_BETWEEN_LINES:
             self.said = now
-            rate = self.done / (now - self.began)
-            if self.total:
-                left = (self.total - self.done) / rate
-                share = 100 * self.done / self.total
-                log.info(
-                    "%d of %d %s (%.0f %%), %.2f a second, about %s left",
-                    self.done, self.total, self.unit, share, rate, clock(left),
-                )  # fmt: skip
-            else:
-                log.info("%d %s, %.2f a second", self.done, self.unit, rate)
+            rate = (self.done - self.first) / (now - self.began)
+            log.info(
+                "%d of %d %s (%.0f %%), %.2f a second, about %s left",
+                self.done, self.total, self.unit, 100 * self.done / self.total, rate,
+                clock((self.total - self.done) / rate),
+            )  # fmt: skip
 
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:

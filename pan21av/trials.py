@@ -1,17 +1,25 @@
-"""Trials in, answers out: PAN's JSON lines."""
+"""Trials in: PAN's JSON lines, checked as a whole before any of them is answered."""
 
 from __future__ import annotations
 
+import hashlib
+import stat
 import sys
+import tempfile
+from array import array
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import orjson
+import numpy as np
 
 from .errors import EnvironmentFault, InputError
+from .jsonlines import BadLine, numbered_lines, opened, parse_object
+
+EXPECTED = 'expected {"id": "...", "pair": ["first text", "second text"]}'
+SHOWN = 5  # lines named for each kind of fault
 
 
 @dataclass(frozen=True)
@@ -20,73 +28,13 @@ class Trial:
     texts: tuple[str, str] | None  # None: no two usable texts, to be answered with 0.5
 
 
-def find_pairs(source: str) -> Path | None:
-    """The file that `-i` means: itself, or the pairs.jsonl of a directory; None for standard input."""
-    if source == "-":
-        return None
-    path = Path(source)
-    if path.is_dir():
-        found = sorted(p for p in path.iterdir() if p.name == "pairs.jsonl" or p.name.endswith("_pairs.jsonl"))
-        found = found or sorted(p for p in path.iterdir() if p.suffix == ".jsonl" and "truth" not in p.name)
-        if len(found) != 1:
-            listed = ", ".join(p.name for p in found) or "no .jsonl file"
-            raise InputError(f"{path} should hold one pairs.jsonl, but has {listed}")
-        return found[0]
-    if not path.exists():
-        raise InputError(f"{path} does not exist")
-    return path
-
-
-@contextmanager
-def _opened(path: Path | None) -> Iterator[BinaryIO]:
-    if path is None:
-        yield sys.stdin.buffer
-        return
-    try:
-        stream = path.open("rb")
-    except OSError as error:
-        raise EnvironmentFault(f"{path}: {error.strerror}") from None
-    with stream:
-        yield stream
-
-
-def read_trials(path: Path | None) -> Iterator[Trial]:
-    """The trials of a file (None: standard input) in order; InputError names the line."""
-    name = path or "standard input"
-    seen: set[str] = set()
-    with _opened(path) as stream:
-        for number, line in enumerate(stream, 1):
-            line = line.removeprefix(b"\xef\xbb\xbf").strip()
-            if not line:
-                continue
-            trial = parse_trial(line, f"{name}:{number}")
-            if trial.id in seen:
-                raise InputError(f"{name}:{number}: the id {trial.id!r} occurs twice")
-            seen.add(trial.id)
-            yield trial
-
-
-def parse_trial(line: bytes, where: str) -> Trial:
-    try:
-        value = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        value = _loads_surrogates(line, where, error)
-    if not isinstance(value, dict):
-        raise InputError(f"{where}: expected a JSON object with id and pair")
+def parse_trial(line: bytes | None) -> Trial:
+    """The trial of one line; BadLine if it has no JSON object with a string id."""
+    value = parse_object(line)
     trial = value.get("id")
     if not isinstance(trial, str):
-        raise InputError(f"{where}: 'id' must be a string")
+        raise BadLine("without a string id")
     return Trial(trial, usable_texts(value.get("pair")))
-
-
-def _loads_surrogates(line: bytes, where: str, error: orjson.JSONDecodeError) -> Any:
-    """orjson refuses lone surrogates ("\\ud800"), which the standard library reads."""
-    import json
-
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        raise InputError(f"{where}: not JSON: {error}") from None
 
 
 def usable_texts(pair: Any) -> tuple[str, str] | None:
@@ -98,10 +46,135 @@ def usable_texts(pair: Any) -> tuple[str, str] | None:
     return first, second
 
 
-def format_answer(trial: str, value: float) -> bytes:
+def find_pairs(source: str) -> Path | None:
+    """The file that `-i` means: itself, or the pairs.jsonl of a directory; None for standard input."""
+    if source == "-":
+        return None
+    path = Path(source)
     try:
-        return orjson.dumps({"id": trial, "value": value}) + b"\n"
-    except TypeError:  # a lone surrogate in the id
-        import json
+        if not path.is_dir():
+            if not path.exists():
+                raise InputError(f"{path} does not exist")
+            return path
+        files = {p: p.name.removesuffix(".gz").removesuffix(".xz") for p in sorted(path.iterdir())}
+    except OSError as error:
+        raise EnvironmentFault(f"{path}: {error.strerror}") from None
+    found = [p for p, name in files.items() if name == "pairs.jsonl" or name.endswith("_pairs.jsonl")]
+    found = found or [p for p, name in files.items() if name.endswith(".jsonl") and "truth" not in name]
+    if len(found) != 1:
+        listed = ", ".join(p.name for p in found) or "no .jsonl file"
+        raise InputError(f"{path} should hold one pairs.jsonl, but has {listed}")
+    return found[0]
 
-        return json.dumps({"id": trial, "value": value}).encode() + b"\n"
+
+@dataclass(frozen=True)
+class Inspection:
+    """What one pass over the whole input found."""
+
+    trials: int  # to be answered
+    unusable: int  # of those, without two usable texts
+    skip: frozenset[int]  # numbers of lines that are no trials
+    faults: dict[str, list[int]]  # what is wrong with those lines -> their numbers
+    sha256: str  # of the lines: the same trials have the same
+
+    @property
+    def report(self) -> str:
+        """All faults: how many of each kind, where the first ones are, what was expected."""
+        lines = []
+        for fault, numbers in self.faults.items():
+            more = ", ..." if len(numbers) > SHOWN else ""
+            noun = "line" if len(numbers) == 1 else "lines"
+            lines.append(f"{len(numbers)} {noun} {fault} ({noun} {', '.join(map(str, numbers[:SHOWN]))}{more})")
+        return "; ".join(lines)
+
+
+class TrialFile:
+    """The trials of a file, read twice: once to inspect it all, once to answer. Use it as a context.
+
+    It stays open, so that a file removed meanwhile can still be read. What can be read only once
+    (standard input, a pipe) is first copied to an unnamed file in `spool`.
+    """
+
+    def __init__(self, source: str, spool: Path) -> None:
+        self.path, self.spool = find_pairs(source), spool
+        self.name = str(self.path or "standard input")
+
+    def __enter__(self) -> TrialFile:
+        with ExitStack() as stack:
+            if self.path is None:
+                self.stream = stack.enter_context(self._copied(sys.stdin.buffer))
+            else:
+                try:
+                    regular = stat.S_ISREG(self.path.stat().st_mode)
+                except OSError as error:
+                    raise EnvironmentFault(f"{self.path}: {error.strerror}") from None
+                if regular:
+                    self.stream = stack.enter_context(opened(self.path))
+                else:
+                    with self.path.open("rb") as pipe:
+                        self.stream = stack.enter_context(self._copied(pipe))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._stack.__exit__(*exception)
+
+    def _copied(self, source: BinaryIO) -> BinaryIO:
+        try:
+            copy = tempfile.TemporaryFile(dir=self.spool)
+            while piece := source.read(1 << 20):
+                copy.write(piece)
+            return copy
+        except OSError as error:
+            raise EnvironmentFault(f"cannot copy {self.name} to {self.spool}: {error.strerror}") from None
+
+    def inspect(self) -> Inspection:
+        """Read everything once; nothing but the lines' numbers and hashes of their ids is kept."""
+        digest = hashlib.sha256()
+        faults: dict[str, list[int]] = {}
+        ids, places = array("Q"), array("Q")
+        unusable = 0
+        self.stream.seek(0)
+        for number, line in numbered_lines(self.stream):
+            digest.update(line or b"")
+            digest.update(b"\n")
+            try:
+                trial = parse_trial(line)
+            except BadLine as error:
+                faults.setdefault(str(error), []).append(number)
+                continue
+            ids.append(_hash(trial.id))
+            places.append(number)
+            unusable += trial.texts is None
+        if repeated := self._repeated(np.array(ids), np.array(places)):
+            faults["with an id that came before"] = repeated
+        skip = frozenset(number for numbers in faults.values() for number in numbers)
+        if repeated:  # some of them may have been unusable: count again, which hardly ever happens
+            unusable = sum(trial.texts is None for trial in self.read(skip))
+        return Inspection(len(ids) - len(repeated), unusable, skip, faults, digest.hexdigest())
+
+    @staticmethod
+    def _repeated(ids: np.ndarray, places: np.ndarray) -> list[int]:
+        """Lines whose id came before. 64-bit hashes: among 10 million ids a false alarm has odds of 1 : 370,000."""
+        order = np.argsort(ids, kind="stable")
+        again = order[1:][ids[order][1:] == ids[order][:-1]]
+        return sorted(int(number) for number in places[again])
+
+    def read(self, skip: frozenset[int] = frozenset(), first: int = 0) -> Iterator[Trial]:
+        """The trials in order, from number `first` on, without the lines in `skip`."""
+        self.stream.seek(0)
+        count = 0
+        for number, line in numbered_lines(self.stream):
+            if number in skip:
+                continue
+            count += 1
+            if count <= first:
+                continue
+            try:
+                yield parse_trial(line)
+            except BadLine:
+                raise EnvironmentFault(f"{self.name} changed while it was read (line {number})") from None
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

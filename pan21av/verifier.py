@@ -170,7 +170,8 @@ class Verifier:
     def _member_levs(self, m: int, batch: Batch) -> Tensor:
         vectors = self.members.encoder.member(m, batch, None, False).vectors
         metric = self.members.metric
-        return torch.tanh(torch.addmm(metric.bias[m], vectors, metric.weight[m]))
+        # In double precision the last bits, which depend on the other documents, are rounded away.
+        return torch.addmm(metric.bias[m].double(), vectors.double(), metric.weight[m].double()).tanh().float()
 
     @torch.inference_mode()
     def _all_levs(self, batch: Batch) -> Tensor:

@@ -14,7 +14,7 @@ import orjson
 
 from ..documents import Batch, make_batch
 from ..errors import InputError
-from ..jsonlines import open_lines
+from ..jsonlines import numbered_lines, opened
 from ..parallel import ordered_map, usable_cores, worker_pool
 from ..text import RECIPE, tokenise_all
 from ..vocabulary import FIRST, UNKNOWN, Vocabulary
@@ -224,20 +224,21 @@ def _vocabulary(types: list[str], counts: np.ndarray, settings: TrainSettings) -
 def _read_vectors(path: Path, vocabulary: Vocabulary, dim: int) -> tuple[np.ndarray, int]:
     """GloVe, word2vec or fastText text vectors, (rows, dim), scaled to unit variance; NaN where unknown."""
     table = np.full((vocabulary.word_rows, dim), np.nan, dtype=np.float32)
-    for number, line in open_lines(path):
-        fields = line.decode("utf-8", "replace").rstrip().split(" ")
-        if number == 1 and len(fields) == 2:  # "count dim", the header of word2vec and fastText
-            continue
-        row = vocabulary.word_id(fields[0])
-        if row == UNKNOWN or not np.isnan(table[row, 0]):
-            continue
-        try:
-            values = np.array(fields[1:], dtype=np.float32)
-        except ValueError:
-            raise InputError(f"{path}:{number}: not a word and numbers") from None
-        if len(values) != dim:
-            raise InputError(f"{path}:{number}: {len(values)} numbers, but word_dim is {dim}")
-        table[row] = values
+    with opened(path) as stream:
+        for number, line in numbered_lines(stream):
+            fields = (line or b"").decode("utf-8", "replace").split(" ")
+            if number == 1 and len(fields) == 2:  # "count dim", the header of word2vec and fastText
+                continue
+            row = vocabulary.word_id(fields[0])
+            if row == UNKNOWN or not np.isnan(table[row, 0]):
+                continue
+            try:
+                values = np.array(fields[1:], dtype=np.float32)
+            except ValueError:
+                raise InputError(f"{path}:{number}: not a word and numbers") from None
+            if len(values) != dim:
+                raise InputError(f"{path}:{number}: {len(values)} numbers, but word_dim is {dim}")
+            table[row] = values
     known = ~np.isnan(table[:, 0])
     if not known.any():
         raise InputError(f"{path}: holds none of the corpus's words")

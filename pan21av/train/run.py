@@ -7,11 +7,9 @@ import io
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import orjson
@@ -21,9 +19,10 @@ from tqdm import tqdm
 from .. import __version__
 from ..checkpoint import save_ensemble
 from ..device import choose_device, describe, warn_without_kernel
+from ..engines import engine as find_engine
 from ..ensemble import check_odd
 from ..errors import EnvironmentFault, InputError
-from ..parallel import usable_cores, worker_pool
+from ..parallel import usable_cores
 from ..progress import clock
 from ..text import RECIPE
 from .corpus import Document
@@ -33,8 +32,6 @@ from .report import ensemble_report, member_scores, model_card, picture
 from .settings import TrainSettings, load_settings
 
 log = logging.getLogger("pan21av")
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 
 
 def train(
@@ -139,30 +136,6 @@ def _tasks(
     ]
 
 
-def run_tasks(
-    function: Callable[[Task], Result], tasks: list[Task], jobs: int, tick: Callable[[], None]
-) -> Iterator[Result]:
-    """Results as tasks finish, `jobs` at a time in processes of their own; `tick` is called meanwhile."""
-    with worker_pool(jobs) as pool:
-        pending: set[Future[Result]] = {pool.submit(function, task) for task in tasks}
-        try:
-            while pending:
-                done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
-                tick()
-                for future in done:
-                    yield future.result()
-        except BrokenProcessPool:
-            raise EnvironmentFault(
-                "a training process was killed, perhaps for want of memory; run the same command again to go on, "
-                "with fewer --jobs if need be"
-            ) from None
-        except BaseException:
-            # Do not wait for an epoch to end: the work folder resumes.
-            for process in list((pool._processes or {}).values()):
-                process.terminate()
-            raise
-
-
 def _run_all(tasks: list[MemberTask], jobs: int, settings: TrainSettings) -> None:
     left = [task for task in tasks if not task.finished]
     if len(left) < len(tasks):
@@ -173,7 +146,7 @@ def _run_all(tasks: list[MemberTask], jobs: int, settings: TrainSettings) -> Non
         (task.folder / HISTORY).unlink(missing_ok=True)
     watch = _Watch(left, settings.stage_one_epochs)
     try:
-        for number in run_tasks(train_member, left, jobs, watch.look):
+        for number in find_engine("local").run_tasks(train_member, left, jobs=jobs, tick=watch.look):
             watch.look()
             result = orjson.loads((tasks[number - 1].folder / RESULT).read_bytes())
             figures = result["validation"]

@@ -1,0 +1,571 @@
+"""Everything that can go wrong around `predict`: each fault is really produced.
+
+One clear line and a documented exit code: 0 done, 2 bad input or usage, 3 environment, 130 interrupted.
+"""
+
+import gzip
+import json
+import lzma
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import WORDS, random_members, tiny_vocabulary, write_random_ensemble
+from safetensors.torch import save as format_safetensors
+
+from pan21av import kernel
+from pan21av.checkpoint import MANIFEST
+from pan21av.predict import predict
+
+KILLS = int(os.environ.get("PAN21AV_KILLS", "3"))
+GOOD = ["the old house was there, but they had it", "it was not for you to be here with that"]
+
+
+def line(trial="a", pair=GOOD, **more):
+    return json.dumps({"id": trial, "pair": pair, **more})
+
+
+def lines(*rows):
+    return "\n".join(rows).encode()
+
+
+def pairs_of_words(count, seed=0, words=60):
+    rng = random.Random(seed)
+    texts = [" ".join(rng.choices(WORDS, k=words)) for _ in range(2 * count)]
+    return lines(*(line(f"t{n}", texts[2 * n : 2 * n + 2]) for n in range(count)))
+
+
+def answers(folder):
+    return [json.loads(entry) for entry in (folder / "answers.jsonl").read_bytes().splitlines()]
+
+
+def one_line(done):
+    """The last line of stderr; there must be no traceback above it."""
+    text = done.stderr.decode()
+    assert "Traceback" not in text
+    return text.strip().splitlines()[-1]
+
+
+# ---- input: refused before anything is computed, unless --lenient leaves the lines out ------------
+
+BAD_LINES = {
+    "not JSON": (b'{"id": "a"', "not JSON"),
+    "two objects on a line": (lines(line("a") + line("b")), "not JSON"),
+    "not an object": (b"[1, 2]", "not a JSON object"),
+    "a bare string": (b'"text"', "not a JSON object"),
+    "no id": (b'{"pair": ["a", "b"]}', "without a string id"),
+    "a number as id": (b'{"id": 3, "pair": ["a", "b"]}', "without a string id"),
+    "null as id": (b'{"id": null, "pair": ["a", "b"]}', "without a string id"),
+    "Latin-1": ('{"id": "é", "pair": ["é", "b"]}'.encode("latin-1"), "not UTF-8"),
+    "nested beyond reason": (b'{"id":' + b"[" * 100_000 + b"}", "not JSON"),
+    "a repeated id": (lines(line("x")), "with an id that came before"),
+}
+
+
+@pytest.mark.parametrize("fault", BAD_LINES)
+def test_lines_that_are_no_trials(tiny_ensemble, tmp_path, command, fault):
+    content, message = BAD_LINES[fault]
+    (tmp_path / "pairs.jsonl").write_bytes(b"\n".join([lines(line("x"), line("y")), content, lines(line("z"))]))
+    arguments = ("predict", "-i", "pairs.jsonl", "-o", "out", "--models", tiny_ensemble)
+    done = command(*arguments)
+    assert done.returncode == 2
+    assert f"1 line {message} (line 3); expected" in one_line(done)
+    assert list((tmp_path / "out").iterdir()) == []
+    done = command(*arguments, "--lenient")
+    assert done.returncode == 0, done.stderr
+    assert [a["id"] for a in answers(tmp_path / "out")] == ["x", "y", "z"]
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["lines_left_out"] == 1
+
+
+def test_all_faults_are_reported_at_once(tiny_ensemble, tmp_path, command):
+    rows = [line("a"), "nonsense", "", *(["[]"] * 7), line("a"), line("b", None), line("c", ["", "x"])]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(rows))
+    arguments = ("predict", "-i", "pairs.jsonl", "-o", "out", "--models", tiny_ensemble)
+    message = one_line(command(*arguments))
+    assert "1 line not JSON (line 2); 7 lines not a JSON object (lines 4, 5, 6, 7, 8, ...)" in message
+    assert "1 line with an id that came before (line 11)" in message
+    done = command(*arguments, "--lenient")
+    assert done.returncode == 0
+    assert [(a["id"], a["value"] == 0.5) for a in answers(tmp_path / "out")][1:] == [("b", True), ("c", True)]
+    report = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert (report["pairs"], report["unusable"], report["lines_left_out"]) == (3, 2, 9)
+
+
+ODD_TEXTS = {
+    "byte order mark": b"\xef\xbb\xbf" + lines(line("a")),
+    "CRLF": lines(line("a")).replace(b"\n", b"\r\n") + b"\r\n",
+    "blank lines": b"\n\n  \n" + lines(line("a")) + b"\n\n",
+    "no final newline": lines(line("a")),
+    "NUL characters": lines(line("a", ["x\0y \0", GOOD[1]])),
+    "a lone surrogate": b'{"id": "a", "pair": ["\\ud800 and", "\\udfff \\ud83d"]}',
+    "right to left": lines(line("a", ["שלום עולם. " * 50, "مرحبا بالعالم " * 50])),
+    "emoji": lines(line("a", ["👩‍👩‍👧‍👦🏳️‍🌈 " * 99, "\U0010ffff" * 40])),
+    "HTML": lines(line("a", ["<script>alert('x')</script><br>" * 30, GOOD[1]])),
+    "binary rubbish": lines(line("a", ["".join(map(chr, range(1, 256))) * 9, GOOD[1]])),
+    "combining marks": lines(line("a", ["e" + "\u0301" * 5000, GOOD[1]])),
+    "one endless word": lines(line("a", ["x" * 300_000, GOOD[1]])),
+}
+
+
+@pytest.mark.parametrize("fault", ODD_TEXTS)
+def test_odd_texts_are_answered(tiny_ensemble, tmp_path, fault):
+    (tmp_path / "pairs.jsonl").write_bytes(ODD_TEXTS[fault])
+    predict(str(tmp_path), tmp_path / "out", models=tiny_ensemble)
+    (answer,) = answers(tmp_path / "out")
+    assert answer["id"] == "a"
+    assert 0 <= answer["value"] <= 1
+
+
+def test_a_lone_surrogate_as_id(tiny_ensemble, tmp_path):
+    (tmp_path / "pairs.jsonl").write_bytes(b'{"id": "\\ud800", "pair": ["one", "two"]}')
+    predict(str(tmp_path), tmp_path / "out", models=tiny_ensemble)
+    assert answers(tmp_path / "out")[0]["id"] == "\ud800"
+
+
+def test_a_text_of_50_megabytes(tiny_ensemble, tmp_path):
+    huge = " ".join(WORDS * 30)
+    huge *= 50_000_000 // len(huge)
+    (tmp_path / "pairs.jsonl").write_text(line("a", [huge, GOOD[0]]) + "\n" + line("b"))
+    began = time.perf_counter()
+    predict(str(tmp_path), tmp_path / "out", models=tiny_ensemble)
+    assert time.perf_counter() - began < 20
+    assert len(answers(tmp_path / "out")) == 2
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, lzma.compress])
+def test_compressed_input(tiny_ensemble, tmp_path, compress):
+    (tmp_path / "pairs.jsonl.gz").write_bytes(compress(pairs_of_words(40)))
+    predict(str(tmp_path), tmp_path / "packed", models=tiny_ensemble)
+    (tmp_path / "plain.jsonl").write_bytes(pairs_of_words(40))
+    predict(str(tmp_path / "plain.jsonl"), tmp_path / "plain", models=tiny_ensemble)
+    assert (tmp_path / "packed" / "answers.jsonl").read_bytes() == (tmp_path / "plain" / "answers.jsonl").read_bytes()
+
+
+WRONG_FILES = {
+    "UTF-16": (line().encode("utf-16"), 2, "is UTF-16"),
+    "zip": (b"PK\x03\x04rest", 2, "is a zip archive"),
+    "cut gzip": (gzip.compress(pairs_of_words(99))[:200], 2, "cannot be decompressed"),
+    "damaged xz": (lzma.compress(pairs_of_words(99))[:-90] + bytes(90), 2, "cannot be decompressed"),
+    "empty": (b"", 2, "holds no trials"),
+    "white space": (b"\n \n\n", 2, "holds no trials"),
+    "binary": (bytes(range(256)) * 9, 2, "not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG_FILES)
+def test_files_that_are_something_else(tiny_ensemble, tmp_path, command, fault):
+    content, code, message = WRONG_FILES[fault]
+    (tmp_path / "pairs.jsonl").write_bytes(content)
+    done = command("predict", "-i", "pairs.jsonl", "-o", "out", "--models", tiny_ensemble)
+    assert done.returncode == code
+    assert message in one_line(done)
+
+
+# ---- broken runs ------------------------------------------------------------------------------------
+
+
+class Run:
+    """The real command in the background."""
+
+    def __init__(self, *arguments, **options):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pan21av", *map(str, arguments)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **options,
+        )  # fmt: skip
+
+    def wait_for(self, condition, seconds=60):
+        end = time.time() + seconds
+        while not condition():
+            assert self.process.poll() is None, self.process.stderr.read().decode()
+            assert time.time() < end, "it never happened"
+            time.sleep(0.005)
+
+    def end(self, number):
+        self.process.send_signal(number)
+        began = time.time()
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors.decode(), time.time() - began
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory):
+    """500 pairs, some texts coming again, an ensemble slow enough to be interrupted, the unbroken answers."""
+    folder = tmp_path_factory.mktemp("long")
+    rng = random.Random(1)
+    texts = [" ".join(rng.choices(WORDS, k=rng.randint(5, 900))) for _ in range(700)]
+    rows = [line(f"t{n}", ["", "x"] if n % 97 == 5 else rng.sample(texts, 2)) for n in range(500)]
+    (folder / "pairs.jsonl").write_text("\n".join(rows))
+    models = write_random_ensemble(folder / "models", count=21)
+    predict(str(folder), folder / "whole", models=models, details=True)
+    return folder, models
+
+
+def same_as_whole(folder, out, names=("answers.jsonl",)):
+    for name in names:
+        assert (out / name).read_bytes() == (folder / "whole" / name).read_bytes()
+    assert {p.name for p in out.iterdir()} == {*names, "run.json"}
+
+
+@pytest.mark.skipif(not kernel.available(), reason="without the kernel, answers are the same to 1e-6 only")
+@pytest.mark.slow
+def test_killed_at_random_moments_it_ends_with_the_same_bytes(long_run, tmp_path):
+    """Three kills on the way of every run, as many as KILLS in all; `make fuzz` does 20."""
+    folder, models = long_run
+    rng = random.Random(2)
+    kills = resumed = 0
+    while kills < KILLS:
+        out = tmp_path / f"out{kills}"
+        for _ in range(3):
+            part = out / "answers.jsonl.part"
+            size = part.stat().st_size if part.exists() else 0
+            run = Run("predict", "-i", folder, "-o", out, "--models", models, "--threads", "1", "--details")
+            moment = size + rng.randint(0, 9000)
+            try:
+                run.wait_for(lambda part=part, at=moment: part.exists() and part.stat().st_size >= at)
+            except AssertionError:
+                break  # it was faster
+            time.sleep(rng.uniform(0, 0.05))
+            os.killpg(run.process.pid, signal.SIGKILL)
+            run.process.communicate()
+            kills += 1
+        report = predict(str(folder), out, models=models, details=True)
+        resumed += report["resumed_after"] > 0
+        same_as_whole(folder, out, ("answers.jsonl", "details.npy"))
+    assert resumed
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_a_run_at_once_and_it_goes_on(long_run, tmp_path, number):
+    folder, models = long_run
+    run = Run("predict", "-i", folder, "-o", tmp_path, "--models", models, "--threads", "1")
+    run.wait_for(
+        lambda: (tmp_path / "answers.jsonl.part").exists() and (tmp_path / "answers.jsonl.part").stat().st_size
+    )
+    code, errors, seconds = run.end(number)
+    assert code == 130
+    assert seconds < 5
+    assert errors.strip().splitlines()[-1] == "pan21av: interrupted; run the same command again to go on"
+    assert "Traceback" not in errors
+    assert not (tmp_path / "answers.jsonl").exists()
+    report = predict(str(folder), tmp_path, models=models)
+    assert report["resumed_after"] >= 32
+    same_as_whole(folder, tmp_path)
+
+
+@pytest.fixture
+def broken(long_run, tmp_path):
+    """What a killed run leaves: a part file and the identity of its run."""
+    folder, models = long_run
+    run = Run("predict", "-i", folder, "-o", tmp_path / "out", "--models", models)
+    run.wait_for(lambda: (tmp_path / "out" / "resume.json").exists())
+    run.end(signal.SIGKILL)
+    identity = (tmp_path / "out" / "resume.json").read_bytes()
+
+    def make(content):
+        shutil.rmtree(tmp_path / "out")
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "resume.json").write_bytes(identity)
+        (tmp_path / "out" / "answers.jsonl.part").write_bytes(content)
+        return tmp_path / "out"
+
+    return make
+
+
+def test_a_damaged_part_is_kept_as_far_as_it_is_valid(long_run, broken):
+    folder, models = long_run
+    whole = (folder / "whole" / "answers.jsonl").read_bytes().splitlines(keepends=True)
+    tails = [
+        b"\0" * 5000,  # as after a power loss
+        b'{"id": "t70", "val',
+        b'{"id": "other", "value": 0.5}\n',
+        b'{"id": "t70", "value": NaN}\n',
+        b'{"id": "t70", "value": 7.5}\n',
+        b"[]\n",
+    ]
+    for tail in tails:
+        out = broken(b"".join(whole[:70]) + tail)
+        assert predict(str(folder), out, models=models)["resumed_after"] == 64
+        same_as_whole(folder, out)
+    out = broken(b"".join(whole[:96]))
+    (out / "resume.json").write_bytes(b"{")  # then nothing can be trusted
+    assert predict(str(folder), out, models=models)["resumed_after"] == 0
+
+
+@pytest.mark.parametrize("change", ["input", "ensemble"])
+def test_another_input_or_ensemble_starts_anew(long_run, broken, tiny_ensemble, tmp_path, caplog, change):
+    folder, models = long_run
+    caplog.set_level("INFO")
+    out = broken((folder / "whole" / "answers.jsonl").read_bytes())
+    other = tmp_path / "other.json"
+    other.write_bytes((folder / "pairs.jsonl").read_bytes() + lines("", line("new")))
+    source, used = (other, models) if change == "input" else (folder, tiny_ensemble)
+    assert predict(str(source), out, models=used)["resumed_after"] == 0
+    assert "is of another input or ensemble: starting anew" in caplog.text
+
+
+def test_an_answer_file_is_never_left_half_overwritten(long_run, tmp_path):
+    folder, models = long_run
+    shutil.copy(folder / "whole" / "answers.jsonl", tmp_path / "answers.jsonl")
+    run = Run("predict", "-i", folder, "-o", tmp_path, "--models", models)
+    run.wait_for(
+        lambda: (tmp_path / "answers.jsonl.part").exists() and (tmp_path / "answers.jsonl.part").stat().st_size
+    )
+    run.end(signal.SIGKILL)
+    assert (tmp_path / "answers.jsonl").read_bytes() == (folder / "whole" / "answers.jsonl").read_bytes()
+
+
+def test_two_runs_into_one_folder(long_run, tmp_path, command):
+    folder, models = long_run
+    run = Run("predict", "-i", folder, "-o", tmp_path / "out", "--models", models, "--threads", "1")
+    run.wait_for(lambda: (tmp_path / "out" / "resume.json").exists())
+    os.kill(run.process.pid, signal.SIGSTOP)
+    try:
+        done = command("predict", "-i", folder, "-o", tmp_path / "out", "--models", models)
+        assert done.returncode == 3
+        assert "another run is writing into" in one_line(done)
+    finally:
+        os.kill(run.process.pid, signal.SIGCONT)
+    assert run.process.wait(timeout=60) == 0
+    same_as_whole(folder, tmp_path / "out")
+
+
+# ---- the machine ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Mounts a tmpfs with the given options, where this process may."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mount(options):
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", folder], capture_output=True).returncode:
+            pytest.skip("no right to mount a tmpfs")
+        return folder
+
+    yield mount
+    subprocess.run(["umount", folder], capture_output=True)
+
+
+def test_full_disk(long_run, disk, command):
+    folder, models = long_run
+    out = disk("size=16k")
+    done = command("predict", "-i", folder, "-o", out, "--models", models)
+    assert done.returncode == 3
+    assert "No space left on device" in one_line(done)
+    assert not (out / "answers.jsonl").exists()
+
+
+def test_read_only_output(long_run, disk, command):
+    folder, models = long_run
+    done = command("predict", "-i", folder, "-o", disk("ro"), "--models", models)
+    assert done.returncode == 3
+    assert "Read-only file system" in one_line(done)
+
+
+def test_a_quota(long_run, tmp_path, process):
+    folder, models = long_run
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    done = process("predict", "-i", folder, "-o", tmp_path / "out", "--models", models, preexec_fn=limit)
+    assert done.returncode == 3
+    assert "File too large" in one_line(done)
+
+
+def test_output_that_cannot_be_made(tiny_ensemble, tmp_path, command):
+    (tmp_path / "pairs.jsonl").write_bytes(pairs_of_words(2))
+    (tmp_path / "file").write_text("")
+    done = command("predict", "-i", "pairs.jsonl", "-o", "file/out", "--models", tiny_ensemble)
+    assert done.returncode == 3
+    assert "cannot write file/out" in one_line(done)
+
+
+def as_nobody():
+    os.setgid(65534)
+    os.setuid(65534)
+
+
+@pytest.fixture
+def anybodys(tmp_path, tiny_ensemble):
+    """Input and models that any user may read, and a folder that only root may write."""
+    if os.getuid():
+        pytest.skip("only root can become another user")
+    for folder in (tmp_path, *tmp_path.parents[:2], tiny_ensemble.parent, *tiny_ensemble.parent.parents[:1]):
+        folder.chmod(0o755)
+    (tmp_path / "pairs.jsonl").write_bytes(pairs_of_words(40))
+    (tmp_path / "locked").mkdir(mode=0o755)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    try:
+        probe = [sys.executable, "-c", "import pan21av, torch"]
+        subprocess.run(probe, preexec_fn=as_nobody, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("another user cannot run this Python; the Docker tests do the same")
+    return tmp_path
+
+
+def test_output_without_the_right_to_write(anybodys, tiny_ensemble, process):
+    done = process(
+        "predict", "-i", anybodys / "pairs.jsonl", "-o", anybodys / "locked", "--models", tiny_ensemble,
+        preexec_fn=as_nobody,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "Permission denied" in one_line(done)
+
+
+def test_no_home_no_right_to_the_working_directory_or_the_package(anybodys, tiny_ensemble):
+    environment = {"PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, "-m", "pan21av", "predict", "-i", anybodys / "pairs.jsonl", "-o", anybodys / "open",
+         "--models", tiny_ensemble],
+        cwd="/", env=environment, preexec_fn=as_nobody, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert len(answers(anybodys / "open")) == 40
+
+
+def test_input_removed_while_it_is_read(long_run, tmp_path):
+    folder, models = long_run
+    source = Path(shutil.copy(folder / "pairs.jsonl", tmp_path / "pairs.jsonl"))
+    run = Run("predict", "-i", source, "-o", tmp_path / "out", "--models", models, "--threads", "1")
+    run.wait_for(lambda: (tmp_path / "out" / "resume.json").exists())
+    source.unlink()
+    assert run.process.wait(timeout=60) == 0
+    same_as_whole(folder, tmp_path / "out")
+
+
+def test_input_cut_while_it_is_read(long_run, tmp_path):
+    folder, models = long_run
+    source = Path(shutil.copy(folder / "pairs.jsonl", tmp_path / "pairs.jsonl"))
+    run = Run("predict", "-i", source, "-o", tmp_path / "out", "--models", models, "--threads", "1")
+    run.wait_for(lambda: (tmp_path / "out" / "resume.json").exists())
+    os.truncate(source, 0)
+    _, errors = run.process.communicate(timeout=60)
+    assert run.process.returncode == 3
+    assert "changed while it was read" in errors.decode().strip().splitlines()[-1]
+    assert not (tmp_path / "out" / "answers.jsonl").exists()
+
+
+def test_a_killed_worker_is_done_without(long_run, tmp_path):
+    folder, models = long_run
+    run = Run("predict", "-i", folder, "-o", tmp_path, "--models", models, "--threads", "1")
+
+    def worker():
+        children = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
+        return [c for c in children if b"spawn_main" in Path(f"/proc/{c}/cmdline").read_bytes()]
+
+    run.wait_for(worker)
+    for child in worker():
+        os.kill(int(child), signal.SIGKILL)
+    _, errors = run.process.communicate(timeout=60)
+    assert run.process.returncode == 0, errors.decode()
+    assert "a worker process was killed" in errors.decode()
+    same_as_whole(folder, tmp_path)
+
+
+# ---- hostile files ----------------------------------------------------------------------------------
+
+
+def rewritten(folder, tmp_path, part, data):
+    """A copy of an ensemble with one file of its first member replaced, and the manifest made to agree."""
+    import hashlib
+
+    copy = Path(shutil.copytree(folder, tmp_path / "hostile"))
+    manifest = json.loads((copy / MANIFEST).read_text())
+    entry = manifest["members"][0][part]
+    (copy / entry["file"]).write_bytes(data)
+    entry["sha256"] = hashlib.sha256(data).hexdigest()
+    (copy / MANIFEST).write_text(json.dumps(manifest))
+    return copy
+
+
+def header(entries, data=b""):
+    text = json.dumps(entries).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def changed_weights(**changes):
+    state = {name: tensor[0].clone() for name, tensor in random_members(1).state_dict().items()}
+    state = {name: tensor for name, tensor in state.items() if not name.startswith("o2d2.")}
+    for name, change in changes.items():
+        name = name.replace("__", ".")
+        state[name] = change(state[name])
+    return format_safetensors({name: tensor.contiguous() for name, tensor in state.items()})
+
+
+HOSTILE = {
+    "a header of 8 exabytes": (b"\xff" * 8 + b"{}", "is damaged"),
+    "a header that lies about the data": (
+        header({"x": {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]}}), "is damaged",
+    ),
+    "overlapping tensors": (
+        header({n: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} for n in "xy"}, b"\0" * 4), "is damaged",
+    ),
+    "not safetensors": (b"PK" * 400, "is damaged"),
+    "tensors missing": (header({}), "Missing key"),
+    "a wrong shape": (changed_weights(metric__bias=lambda t: t[:-1]), "size mismatch"),
+    "NaN": (changed_weights(metric__bias=lambda t: t * float("nan")), "not finite"),
+    "infinity": (changed_weights(metric__bias=lambda t: t + float("inf")), "not finite"),
+    "weights that overflow": (changed_weights(bfs__between=lambda t: t + 300), "cannot be used"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", HOSTILE)
+def test_hostile_weights(tiny_ensemble, tmp_path, command, fault):
+    data, message = HOSTILE[fault]
+    models = rewritten(tiny_ensemble, tmp_path, "stage1", data)
+    (tmp_path / "pairs.jsonl").write_bytes(pairs_of_words(2))
+    done = command("predict", "-i", "pairs.jsonl", "-o", "out", "--models", models)
+    assert done.returncode == 3
+    assert message in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
+
+
+def test_a_huge_vocabulary(tiny_ensemble, tmp_path, command):
+    copy = Path(shutil.copytree(tiny_ensemble, tmp_path / "hostile"))
+    with (copy / "vocab.json").open("wb") as file:
+        file.truncate(3 << 30)  # sparse
+    (tmp_path / "pairs.jsonl").write_bytes(pairs_of_words(2))
+    done = command("predict", "-i", "pairs.jsonl", "-o", "out", "--models", copy)
+    assert done.returncode == 3
+    assert "is larger than any" in one_line(done)
+
+
+def test_a_corpus_that_unpacks_without_end(tmp_path, process):
+    """1.5 GB of zeros in a file of 220 KB: reading stops at the longest line, in little memory."""
+    with lzma.open(tmp_path / "documents.jsonl.xz", "wb", preset=0) as file:
+        for _ in range(12):
+            file.write(bytes(128 << 20))
+    limit = 4 << 30
+    done = process(
+        "train", tmp_path / "documents.jsonl.xz", "-o", tmp_path / "out",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)),
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "longer than 256 MiB" in one_line(done)
+
+
+# ---- numbers ----------------------------------------------------------------------------------------
+
+
+def test_members_whose_numbers_are_not_finite_abstain():
+    from pan21av.ensemble import decide
+
+    p_same = np.array([[np.nan, 0.9], [0.8, np.inf], [0.6, 0.7]])
+    undecidable = np.array([[0.1, 0.1], [0.1, 0.1], [0.1, np.nan]])
+    np.testing.assert_allclose(decide(p_same, undecidable), [0.7, 0.5])
+
+
+def test_vocabularies_hold_no_surprises():
+    assert tiny_vocabulary().word_id("\ud800") == 1
