@@ -10,7 +10,7 @@ READY  := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test lint bench train docker clean
+.PHONY: demo test fuzz lint bench train docker clean
 
 demo: $(READY)
 	$(BIN)/pan21av predict -i examples/pairs.jsonl -o out/demo
@@ -18,6 +18,10 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+# 200,000 mutated lines, 40,000 odd texts, 20 kills; some minutes.
+fuzz: $(READY)
+	PAN21AV_FUZZ=100 PAN21AV_KILLS=20 $(BIN)/python -m pytest tests/test_fuzz.py tests/test_faults.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -121,7 +121,7 @@ class TrialFile:
 
     def _copied(self, source: BinaryIO) -> BinaryIO:
         try:
-            copy = tempfile.TemporaryFile(dir=self.spool)
+            copy = tempfile.TemporaryFile(dir=self.spool)  # noqa: SIM115, the caller closes it
             while piece := source.read(1 << 20):
                 copy.write(piece)
             return copy
