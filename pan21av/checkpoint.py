@@ -183,9 +183,9 @@ def _write(path: Path, data: bytes) -> str:
 
 
 def compress(name: str, tensor: Tensor) -> Tensor:
-    """Encoder weights in half precision; the scores, small and delicate, stay in full."""
+    """The large ones, of the encoder and of style, in half precision; the scores, small and delicate, stay in full."""
     tensor = tensor.detach().cpu()
-    return (tensor.half() if name.startswith("encoder.") else tensor.float()).contiguous()
+    return (tensor.half() if name.startswith("encoder.") or name == "style.weight" else tensor.float()).contiguous()
 
 
 def member_files(state: Mapping[str, Tensor], *, half: bool) -> dict[str, bytes]:

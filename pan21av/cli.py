@@ -207,6 +207,8 @@ def evaluate(as_json: bool, **options: Any) -> None:
 @click.option("--work", type=click.Path(path_type=Path), help="Where unfinished work is kept [OUTPUT.work].")
 @click.option("--jobs", type=click.IntRange(1), help="Members side by side [the cores, or one per GPU].")
 @device_option
+@engine_option
+@address_option
 def train(**options: Any) -> None:
     """Train an ensemble on DATA: documents.jsonl, or PAN's pairs.jsonl with its truth."""
     from .train import train as run

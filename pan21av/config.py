@@ -24,13 +24,19 @@ class ModelConfig:
     max_windows: int = 210
     lev_dim: int = 60  # linguistic embedding vector
     bfs_dim: int = 40
+    style_dim: int = 0  # of the LEV, from frequencies of words and letter pairs (style.py); 0: as in the paper
+    style_words: int = 0
+    style_chars: int = 0
     variant: str = "paper"  # "official": the formulas of the authors' published program
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.type == "int" and not (type(value) is int and 0 < value <= 4096):
-                raise ValueError(f"model setting {field.name} must be a number from 1 to 4096, not {value!r}")
+            least = 0 if field.name.startswith("style_") else 1
+            if field.type == "int" and not (type(value) is int and least <= value <= 4096):
+                raise ValueError(f"model setting {field.name} must be a number from {least} to 4096, not {value!r}")
+        if self.style_dim >= self.lev_dim or self.style_chars > 64:
+            raise ValueError("style_dim must be less than lev_dim, style_chars at most 64")
         if self.window_hop > self.window_tokens:
             raise ValueError("window_hop must not exceed window_tokens, or words would be skipped")
         if self.variant not in VARIANTS:
@@ -40,6 +46,10 @@ class ModelConfig:
     def max_tokens(self) -> int:
         """Tokens of a document that are read; what follows them is ignored."""
         return (self.max_windows - 1) * self.window_hop + self.window_tokens
+
+    @property
+    def style_features(self) -> int:
+        return self.style_words + 1 + (self.style_chars + 1) ** 2 if self.style_dim else 0
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .config import ModelConfig
 from .recurrent import Sequences
+from .style import frequencies
 from .text import Tokens, window_spans
 from .vocabulary import Vocabulary
 
@@ -23,9 +24,19 @@ class Batch:
     chars: Tensor  # (types, letters) int32
     windows: Sequences  # over token types, the windows of all documents in order
     documents: Sequences  # over those windows
+    tokens: Tensor  # (documents) how many were read
+    usage: Tensor | None = None  # (documents, features): see style.py; None if the model has no use for it
 
     def to(self, device: torch.device) -> Batch:
-        return Batch(self.words.to(device), self.chars.to(device), self.windows.to(device), self.documents.to(device))
+        usage = None if self.usage is None else self.usage.to(device)
+        return Batch(
+            self.words.to(device),
+            self.chars.to(device),
+            self.windows.to(device),
+            self.documents.to(device),
+            self.tokens.to(device),
+            usage,
+        )
 
 
 def make_batch(words: np.ndarray, chars: np.ndarray, documents: Sequence[np.ndarray], config: ModelConfig) -> Batch:
@@ -52,6 +63,8 @@ def make_batch(words: np.ndarray, chars: np.ndarray, documents: Sequence[np.ndar
             torch.from_numpy(ends - np.array(counts)),
             torch.tensor(counts, dtype=torch.int32),
         ),
+        torch.tensor([len(document) for document in documents], dtype=torch.float32),
+        torch.from_numpy(frequencies(words, chars, documents, config)) if config.style_dim else None,
     )
 
 

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from .config import ModelConfig
+from .documents import Batch
 from .encoder import Encoder
 from .scores import BFS, DML, O2D2, UAL, Linear
+from .style import Style
 
 
 @dataclass(frozen=True)
@@ -34,15 +36,31 @@ class Members(nn.Module):
         official = config.variant == "official"
         self.config, self.count = config, members
         self.encoder = Encoder(config, members, word_rows, char_rows)
-        self.metric = Linear(members, 2 * config.document_hidden, config.lev_dim)
+        self.metric = Linear(members, 2 * config.document_hidden, config.lev_dim - config.style_dim)
+        self.style = Style(members, config) if config.style_dim else None
         self.dml = DML(members, official)
         self.bfs = BFS(members, config.lev_dim, config.bfs_dim, official)
         self.ual = UAL(members, config.lev_dim)
         self.o2d2 = O2D2(members, config.lev_dim)
 
-    def lev(self, vectors: Tensor) -> Tensor:
-        """Document vectors (M, D, 2H) -> linguistic embedding vectors (M, D, L)."""
-        return torch.tanh(self.metric(vectors))
+    def lev(self, vectors: Tensor, batch: Batch | None = None) -> Tensor:
+        """Document vectors (M, D, 2H) of a batch -> linguistic embedding vectors (M, D, L)."""
+        parts = [self.metric(vectors)]
+        if self.style is not None:
+            assert batch is not None
+            assert batch.usage is not None
+            parts.append(self.style(batch.usage, batch.tokens))
+        return torch.tanh(torch.cat(parts, -1))
+
+    def member_lev(self, m: int, vectors: Tensor, batch: Batch) -> Tensor:
+        """One member: vectors (D, 2H) -> (D, L). In double precision: the last bits, which depend on
+        the other documents of the batch, are then rounded away."""
+        bias, weight = self.metric.bias[m].double(), self.metric.weight[m].double()
+        parts = [torch.addmm(bias, vectors.double(), weight)]
+        if self.style is not None:
+            assert batch.usage is not None
+            parts.append(self.style.member(m, batch.usage.double(), batch.tokens))
+        return torch.cat(parts, -1).tanh().float()
 
     def score(self, y1: Tensor, y2: Tensor) -> Scores:
         """LEVs (M, P, L) of the first and second documents of P pairs."""

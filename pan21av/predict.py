@@ -17,7 +17,7 @@ import orjson
 from . import __version__
 from .answers import ANSWERS, AnswerFile
 from .checkpoint import find_ensemble, manifest_hash, read_manifest
-from .engines import engine as find_engine
+from .engines import find_engine
 from .ensemble import NON_RESPONSE
 from .errors import EnvironmentFault, InputError
 from .progress import Progress
@@ -57,7 +57,7 @@ def predict(
         found = _inspect(trials, lenient)
         log.info("pan21av %s, ensemble %s: %d members", __version__, ensemble.name, members)
         workers = stack.enter_context(
-            find_engine(engine).answering(ensemble, pairs=found.trials, device=device, threads=threads, address=address)
+            find_engine(engine, address).answering(ensemble, pairs=found.trials, device=device, threads=threads)
         )
         log.info("computing on %s", workers.description)
         identity = {

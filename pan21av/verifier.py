@@ -168,14 +168,12 @@ class Verifier:
 
     @torch.inference_mode()
     def _member_levs(self, m: int, batch: Batch) -> Tensor:
-        vectors = self.members.encoder.member(m, batch, None, False).vectors
-        metric = self.members.metric
-        # In double precision the last bits, which depend on the other documents, are rounded away.
-        return torch.addmm(metric.bias[m].double(), vectors.double(), metric.weight[m].double()).tanh().float()
+        return self.members.member_lev(m, self.members.encoder.member(m, batch, None, False).vectors, batch)
 
     @torch.inference_mode()
     def _all_levs(self, batch: Batch) -> Tensor:
-        return self.members.lev(self.members.encoder(batch.to(self.device), native=False).vectors)
+        batch = batch.to(self.device)
+        return self.members.lev(self.members.encoder(batch, native=False).vectors, batch)
 
     def _finish(self, chunk: _Chunk, entries: list[_Lev], tasks: list[Future[Tensor]]) -> Iterator[Verdict]:
         if tasks:

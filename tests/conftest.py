@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import generate
+
 from pan21av.checkpoint import member_files, save_ensemble
 from pan21av.cli import main
 from pan21av.config import ModelConfig
@@ -26,6 +28,13 @@ TINY = ModelConfig(
     char_dim=3, char_width=3, char_filters=5, letters=8, word_dim=7, window_hidden=6, document_hidden=5,
     window_tokens=12, window_hop=9, max_windows=20, lev_dim=9, bfs_dim=4,
 )  # fmt: skip
+# Settings of a training that takes seconds.
+SMALL = [
+    "word_dim=16", "window_hidden=12", "document_hidden=10", "lev_dim=12", "bfs_dim=6", "split=authors", "words=300",
+    "min_tokens=20", "warmup_epochs=2", "warmup_steps=3", "warmup_authors=8", "warmup_windows=4",
+    "warmup_min_windows=2", "epochs=2", "crop_windows=6", "crop_min_windows=2", "head_epochs=2",
+    "crops=2", "o2d2_epochs=3", "batch_pairs=16",
+]  # fmt: skip
 WORDS = [
     "the",
     "of",
@@ -90,6 +99,17 @@ def write_random_ensemble(folder: Path, count: int = 3, config: ModelConfig = TI
 def tiny_ensemble(tmp_path_factory) -> Path:
     """Three members with random weights, small enough to answer at once."""
     return write_random_ensemble(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def small_corpus(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "documents.jsonl"
+    generate.write(path, generate.documents(60, each=4, topics=8, sentences=10))
+    return path
+
+
+def weights(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.safetensors"))}
 
 
 @pytest.fixture(autouse=True)

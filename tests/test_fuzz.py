@@ -29,7 +29,8 @@ SEEDS = [
 ]
 PIECES = [
     b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\", b"\\u", b"\\ud800", b"\xff", b"\x00", b"\xef\xbb\xbf", b"\r",
-    b"\n", b"null", b"NaN", b"1e999", b"-", b'"id"', b'"pair"', b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b" " * 50, b"[" * 300,
+    b"\n", b"null", b"NaN", b"1e999", b"-", b'"id"', b'"pair"', b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b" " * 50,
+    b"[" * 300,
 ]  # fmt: skip
 
 

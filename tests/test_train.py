@@ -13,7 +13,7 @@ import generate
 import numpy as np
 import pytest
 import torch
-from conftest import TINY, random_members
+from conftest import SMALL, TINY, random_members, weights
 
 from pan21av.encoder import Dropout
 from pan21av.errors import InputError
@@ -242,24 +242,6 @@ def test_all_pairs_by_hand():
 
 
 # ---- whole runs ----
-
-SMALL = [
-    "word_dim=16", "window_hidden=12", "document_hidden=10", "lev_dim=12", "bfs_dim=6", "split=authors", "words=300",
-    "min_tokens=20", "warmup_epochs=2", "warmup_steps=3", "warmup_authors=8", "warmup_windows=4",
-    "warmup_min_windows=2", "epochs=2", "crop_windows=6", "crop_min_windows=2", "head_epochs=2",
-    "crops=2", "o2d2_epochs=3", "batch_pairs=16",
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def small_corpus(tmp_path_factory):
-    path = tmp_path_factory.mktemp("corpus") / "documents.jsonl"
-    generate.write(path, generate.documents(60, each=4, topics=8, sentences=10))
-    return path
-
-
-def weights(folder):
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.safetensors"))}
 
 
 @pytest.mark.slow

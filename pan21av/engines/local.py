@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..errors import EnvironmentFault
-from ..parallel import usable_cores, worker_pool
+from ..parallel import worker_pool
 from ..verifier import PAIRS_A_CHUNK, Verdict, Verifier
 from . import Pair
 
@@ -21,43 +21,41 @@ CORES_A_TOKENISER = 8  # encoding costs that much more than tokenising
 
 
 class Local:
+    @contextmanager
+    def answering(self, ensemble: Path, *, pairs: int, device: str, threads: int | None) -> Iterator[Here]:
+        verifier = Verifier.load(ensemble, device=device, threads=threads)
+        # Worker processes tokenise ahead; not worth starting for a few pairs.
+        few = pairs <= PAIRS_A_CHUNK
+        with nullcontext() if few else worker_pool(-(-verifier.threads // CORES_A_TOKENISER)) as tokenisers:
+            yield Here(verifier, tokenisers)
+
+    def run_tasks(
+        self, function: Callable[[Task], Result], tasks: list[Task], *, jobs: int, tick: Callable[[], None]
+    ) -> Iterator[Result]:
+        with worker_pool(jobs) as pool:
+            pending: set[Future[Result]] = {pool.submit(function, task) for task in tasks}
+            try:
+                while pending:
+                    done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+                    tick()
+                    for future in done:
+                        yield future.result()
+            except BrokenProcessPool:
+                raise EnvironmentFault(
+                    "a training process was killed, perhaps for want of memory; run the same command again to go on, "
+                    "with fewer --jobs if need be"
+                ) from None
+            except BaseException:
+                # Do not wait for an epoch to end: the work folder resumes.
+                for process in list((pool._processes or {}).values()):
+                    process.terminate()
+                raise
+
+
+class Here:
     def __init__(self, verifier: Verifier, tokenisers: ProcessPoolExecutor | None) -> None:
         self.verifier, self.tokenisers = verifier, tokenisers
         self.description = verifier.description
 
     def answers(self, pairs: Iterator[Pair]) -> Iterator[Verdict]:
         return self.verifier.predict(pairs, pool=self.tokenisers)
-
-
-@contextmanager
-def answering(
-    ensemble: Path, *, pairs: int, device: str, threads: int | None, address: str | None = None
-) -> Iterator[Local]:
-    verifier = Verifier.load(ensemble, device=device, threads=threads)
-    # Worker processes tokenise ahead; not worth starting for a few pairs.
-    few = pairs <= PAIRS_A_CHUNK
-    with nullcontext() if few else worker_pool(-(-verifier.threads // CORES_A_TOKENISER)) as tokenisers:
-        yield Local(verifier, tokenisers)
-
-
-def run_tasks(
-    function: Callable[[Task], Result], tasks: list[Task], *, jobs: int | None, tick: Callable[[], None]
-) -> Iterator[Result]:
-    with worker_pool(jobs or usable_cores()) as pool:
-        pending: set[Future[Result]] = {pool.submit(function, task) for task in tasks}
-        try:
-            while pending:
-                done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
-                tick()
-                for future in done:
-                    yield future.result()
-        except BrokenProcessPool:
-            raise EnvironmentFault(
-                "a training process was killed, perhaps for want of memory; run the same command again to go on, "
-                "with fewer --jobs if need be"
-            ) from None
-        except BaseException:
-            # Do not wait for an epoch to end: the work folder resumes.
-            for process in list((pool._processes or {}).values()):
-                process.terminate()
-            raise

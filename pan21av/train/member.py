@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ import orjson
 import torch
 
 from ..checkpoint import MANIFEST, member_files
+from ..device import choose_device
+from ..errors import EnvironmentFault
 from .prepare import Prepared
 from .settings import TrainSettings
 from .stage1 import StageOne
@@ -43,10 +46,15 @@ def train_member(task: MemberTask) -> int:
     """Train one member, going on where an earlier process stopped. Returns its number."""
     if task.finished:
         return task.number
+    if not task.prepared.is_dir():
+        node = os.uname().nodename
+        raise EnvironmentFault(
+            f"{node} does not see {task.prepared}: --work must be on a file system that all nodes share"
+        )
     torch.set_num_threads(1)  # members run side by side; and the same weights on any number of cores
     task.folder.mkdir(parents=True, exist_ok=True)
     settings = TrainSettings.from_dict(task.settings)
-    prepared, device = Prepared.load(task.prepared), torch.device(task.device)
+    prepared, device = Prepared.load(task.prepared), choose_device(task.device)
     began = time.perf_counter()
     with (task.folder / HISTORY).open("wb", buffering=0) as history:
 

@@ -16,6 +16,7 @@ from ..documents import Batch, make_batch
 from ..errors import InputError
 from ..jsonlines import numbered_lines, opened
 from ..parallel import ordered_map, usable_cores, worker_pool
+from ..style import frequencies
 from ..text import RECIPE, tokenise_all
 from ..vocabulary import FIRST, UNKNOWN, Vocabulary
 from .corpus import Document, read_corpus
@@ -41,6 +42,7 @@ class Prepared:
     split: np.ndarray  # (documents)
     vocabulary: Vocabulary
     vectors: np.ndarray | None  # (words, dim) to start from; NaN rows start at random
+    usage: np.ndarray | None  # (documents, features): see style.py
     development: np.ndarray  # (pairs, 2)
     validation: np.ndarray
     sources: list[str]
@@ -51,7 +53,7 @@ class Prepared:
     def load(cls, folder: Path) -> Prepared:
         manifest = orjson.loads((folder / "manifest.json").read_bytes())
         arrays = np.load(folder / "documents.npz")
-        vectors = folder / "vectors.npy"
+        vectors, usage = folder / "vectors.npy", folder / "usage.npy"
         return cls(
             folder,
             np.memmap(folder / "tokens.i32", dtype=np.int32, mode="r"),
@@ -62,6 +64,7 @@ class Prepared:
             arrays["split"],
             Vocabulary.from_json((folder / "vocab.json").read_bytes()),
             np.load(vectors) if vectors.exists() else None,
+            np.load(usage, mmap_mode="r") if usage.exists() else None,
             arrays["development"],
             arrays["validation"],
             manifest["sources"],
@@ -119,6 +122,8 @@ def prepare(
     words, chars = vocabulary.ids(types, settings.model.letters)
     np.save(building / "type_words.npy", words.astype(np.int32))
     np.save(building / "type_chars.npy", chars.astype(np.uint16))
+    if settings.model.style_dim:
+        _write_usage(building, words, chars, offsets, settings)
     held_out = np.flatnonzero(split > TRAIN)
     validation = fixed_pairs(catalogue, np.flatnonzero(split == VALIDATE), rng, settings.max_pairs)
     development = fixed_pairs(catalogue, held_out, rng, settings.max_pairs)
@@ -161,8 +166,10 @@ def _fingerprint(data: Path, truth: Path | None, vectors: Path | None, settings:
                 with file.open("rb") as stream:
                     digest.update(hashlib.file_digest(stream, "sha256").digest() if hasattr(hashlib, "file_digest")
                                   else hashlib.sha256(stream.read()).digest())  # fmt: skip
-    names = ("words", "chars", "lowercase", "min_tokens", "split", "train_share", "max_pairs", "letters", "word_dim")
+    names = ["words", "chars", "lowercase", "min_tokens", "split", "train_share", "max_pairs", "letters", "word_dim"]
     values = settings.to_dict()
+    if values["style_dim"]:
+        names += ["style_words", "style_chars", "max_windows"]
     digest.update(orjson.dumps({name: values[name] for name in names}))
     return digest.hexdigest()
 
@@ -214,6 +221,19 @@ def _tokenise_all(
         raise InputError(f"no document has {min_tokens} tokens or more")
     columns = np.array(labels, dtype=np.int64).T
     return list(sources), Catalogue(*columns), np.array(offsets), list(types), counts[: len(types)]
+
+
+def _write_usage(
+    folder: Path, words: np.ndarray, chars: np.ndarray, offsets: np.ndarray, settings: TrainSettings
+) -> None:
+    tokens = np.memmap(folder / "tokens.i32", dtype=np.int32, mode="r")
+    shape = (len(offsets) - 1, settings.model.style_features)
+    usage = np.lib.format.open_memmap(folder / "usage.npy", mode="w+", dtype=np.float32, shape=shape)
+    for document in range(shape[0]):
+        positions = tokens[offsets[document] : offsets[document + 1]][: settings.model.max_tokens]
+        types, ids = np.unique(positions, return_inverse=True)
+        usage[document] = frequencies(words[types], chars[types], [ids], settings.model)[0]
+    usage.flush()
 
 
 def _vocabulary(types: list[str], counts: np.ndarray, settings: TrainSettings) -> Vocabulary:

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from .. import __version__
 from ..checkpoint import save_ensemble
 from ..device import choose_device, describe, warn_without_kernel
-from ..engines import engine as find_engine
+from ..engines import Engine, find_engine
 from ..ensemble import check_odd
 from ..errors import EnvironmentFault, InputError
 from ..parallel import usable_cores
@@ -49,9 +49,12 @@ def train(
     work: Path | None = None,
     jobs: int | None = None,
     device: str = "auto",
+    engine: str = "local",
+    address: str | None = None,
 ) -> dict[str, Any]:
     """Train an ensemble into the folder `output`; unfinished work is kept in `work` and resumed.
 
+    With engine "ray" members train on the cluster at `address`, whose nodes must all see `work`.
     Returns the validation figures that ensemble.json holds.
     """
     began = time.time()
@@ -61,10 +64,16 @@ def train(
     except ValueError as error:
         raise InputError(str(error)) from None
     work = work or output.with_name(output.name + ".work")
-    chosen = choose_device(device)
-    warn_without_kernel(chosen)
-    jobs = min(jobs or _default_jobs(chosen), members)
-    log.info("pan21av %s: %d members, %d at a time, on %s", __version__, members, jobs, describe(chosen, jobs))
+    machines = find_engine(engine, address)
+    if engine == "local":
+        chosen = choose_device(device)
+        warn_without_kernel(chosen)
+        jobs = min(jobs or _default_jobs(chosen), members)
+        devices = _devices(chosen)
+        log.info("pan21av %s: %d members, %d at a time, on %s", __version__, members, jobs, describe(chosen, jobs))
+    else:
+        jobs, devices = jobs or members, [device]  # every node chooses its own
+        log.info("pan21av %s: %d members, on a cluster", __version__, members)
     try:
         work.mkdir(parents=True, exist_ok=True)
         lock = (work / "lock").open("w")
@@ -74,12 +83,14 @@ def train(
     except OSError as error:
         raise EnvironmentFault(f"{error.filename or work}: {error.strerror}") from None
     with lock:
-        return _train(data, output, truth, vectors, settings, members, seed, work, jobs, chosen, notes, began)
+        return _train(
+            data, output, truth, vectors, settings, members, seed, work, jobs, devices, machines, notes, began
+        )
 
 
 def _train(
     data: Path, output: Path, truth: Path | None, vectors: Path | None, settings: TrainSettings, members: int,
-    seed: int, work: Path, jobs: int, chosen: torch.device, notes: Path | None, began: float,
+    seed: int, work: Path, jobs: int, devices: list[str], machines: Engine, notes: Path | None, began: float,
 ) -> dict[str, Any]:  # fmt: skip
     """What `train` does once the work folder is its own."""
     try:
@@ -89,15 +100,22 @@ def _train(
     except OSError as error:
         raise EnvironmentFault(f"{error.filename or work}: {error.strerror}") from None
     log.info("%s", format_table(prepared.table))
-    tasks = _tasks(prepared, settings, members, seed, work, chosen)
+    tasks = _tasks(prepared, settings, members, seed, work, devices)
     if adopted := adopt(tasks, output, _identity(prepared, settings, seed)):
         log.info("%d members taken over from %s", adopted, output)
-    _run_all(tasks, jobs, settings)
+    _run_all(tasks, jobs, settings, machines)
     return _assemble(tasks, prepared, settings, seed, output, notes, time.time() - began)
 
 
 def _default_jobs(device: torch.device) -> int:
     return torch.cuda.device_count() if device.type == "cuda" else usable_cores()
+
+
+def _devices(device: torch.device) -> list[str]:
+    """The devices that members take turns on."""
+    if device.type == "cuda" and device.index is None:
+        return [f"cuda:{n}" for n in range(torch.cuda.device_count())]
+    return [str(device)]
 
 
 def _bar(documents: Iterator[Document]) -> Iterator[Document]:
@@ -110,7 +128,7 @@ def _identity(prepared: Prepared, settings: TrainSettings, seed: int) -> dict[st
 
 
 def _tasks(
-    prepared: Prepared, settings: TrainSettings, members: int, seed: int, work: Path, device: torch.device
+    prepared: Prepared, settings: TrainSettings, members: int, seed: int, work: Path, devices: list[str]
 ) -> list[MemberTask]:
     """One task per member; seeds derive from the one seed, so that member 7 of 9 is member 7 of 21."""
     resolved = settings.to_dict()
@@ -122,21 +140,20 @@ def _tasks(
         for checkpoint in work.glob("member-*/*.pt"):
             checkpoint.unlink()
         record.write_bytes(identity)
-    gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 0
     return [
         MemberTask(
             number,
             int(np.random.SeedSequence([seed, number]).generate_state(1)[0]) >> 1,
-            prepared.folder,
-            work / f"member-{number:02d}",
+            prepared.folder.resolve(),
+            work.resolve() / f"member-{number:02d}",
             resolved,
-            f"cuda:{number % gpus}" if gpus else str(device),
+            devices[number % len(devices)],
         )
         for number in range(1, members + 1)
     ]
 
 
-def _run_all(tasks: list[MemberTask], jobs: int, settings: TrainSettings) -> None:
+def _run_all(tasks: list[MemberTask], jobs: int, settings: TrainSettings, machines: Engine) -> None:
     left = [task for task in tasks if not task.finished]
     if len(left) < len(tasks):
         log.info("%d of %d members are finished already", len(tasks) - len(left), len(tasks))
@@ -146,7 +163,7 @@ def _run_all(tasks: list[MemberTask], jobs: int, settings: TrainSettings) -> Non
         (task.folder / HISTORY).unlink(missing_ok=True)
     watch = _Watch(left, settings.stage_one_epochs)
     try:
-        for number in find_engine("local").run_tasks(train_member, left, jobs=jobs, tick=watch.look):
+        for number in machines.run_tasks(train_member, left, jobs=jobs, tick=watch.look):
             watch.look()
             result = orjson.loads((tasks[number - 1].folder / RESULT).read_bytes())
             figures = result["validation"]

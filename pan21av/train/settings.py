@@ -40,6 +40,7 @@ class TrainSettings:
     warmup_windows: int = 32  # longest crop
     warmup_min_windows: int = 8  # shortest crop; lengths vary from batch to batch
     warmup_same_topic: float = 0.0  # share of batches with authors of as few topics as possible
+    warmup_cross_topic: float = 0.0  # share of authors whose two documents are of different topics, if they can
     warmup_lr: float = 3e-3
     warmup_lr_end: float = 3e-4
     warmup_temperature: float = 3.0

@@ -17,13 +17,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..documents import Batch
 from ..metrics import auc, pan_metrics
 from ..model import Members
 from ..scores import BFS, DML, Linear
 from .pairs import TRAINING, draw_pairs
 from .prepare import TRAIN, Prepared
 from .settings import TrainSettings
+from .style import learn_style
 
+FOLD_DOCUMENTS = 500  # that the standardisation is measured on
 Span = tuple[int, int, int]  # document, first token, tokens
 Log = Callable[[dict[str, Any]], None]  # told of every epoch, of a resumed run's earlier ones too
 
@@ -164,6 +167,8 @@ def warmup_batches(prepared: Prepared, settings: TrainSettings, rng: np.random.G
         for index in order[: settings.warmup_authors]:
             documents = [int(d) for d in rng.permutation(pool[index])]
             partners = [d for d in documents[1:] if catalogue.may_pair(documents[0], d)]
+            if rng.random() < settings.warmup_cross_topic:
+                partners.sort(key=lambda d: catalogue.topic[d] == catalogue.topic[documents[0]])
             if partners:
                 for document in (documents[0], partners[0]):
                     spans.append(crops.random(document, settings.warmup_min_windows, settings.warmup_windows))
@@ -222,9 +227,12 @@ class StageOne:
             with torch.no_grad():
                 members.encoder.words[0, known] = torch.from_numpy(prepared.vectors[known])
         probe = TopicProbe(settings)
+        if members.style is not None:
+            assert prepared.usage is not None
+            learn_style(members.style, prepared, seed)
         norm = nn.BatchNorm1d(2 * settings.model.document_hidden, affine=False)
         modules = nn.ModuleList([members, probe, norm]).to(device)
-        self.parameters = [p for name, p in modules.named_parameters() if "o2d2" not in name]
+        self.parameters = [p for name, p in modules.named_parameters() if "o2d2" not in name and p.requires_grad]
         self.state = State(members, probe, norm, self._optimizer())
 
     def _optimizer(self) -> torch.optim.Adam:
@@ -273,13 +281,13 @@ class StageOne:
         clip_each(self.parameters, self.settings.clip)
         optimizer.step()
 
-    def _encode(self, spans: list[Span]) -> Tensor:
-        """Document vectors (1, D, 2H)"""
+    def _encode(self, spans: list[Span]) -> tuple[Tensor, Batch]:
+        """Document vectors (1, D, 2H), and the batch they came from"""
         batch = self.prepared.batch(spans, self.settings).to(self.device)
         amp = self.settings.amp and self.device.type == "cuda"
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=amp):
             vectors = self.state.members.encoder(batch, dropout=self.settings.dropout).vectors
-        return vectors.float()
+        return vectors.float(), batch
 
     def _drop(self, vectors: Tensor) -> Tensor:
         """One mask for the batch, so that all documents stay comparable."""
@@ -294,8 +302,8 @@ class StageOne:
         for step in range(settings.warmup_steps):
             at = (epoch + step / settings.warmup_steps) / settings.warmup_epochs
             spans = next(batches)
-            vectors = state.norm(self._encode(spans)[0])[None]
-            y = state.members.lev(self._drop(vectors))[0]
+            vectors = state.norm(self._encode(spans)[0][0])[None]
+            y = torch.tanh(state.members.metric(self._drop(vectors)))[0]  # the encoder's part of the LEV
             contrast, pairs = contrastive_loss(y, settings.warmup_temperature), all_pairs_loss(state.members, y)
             probe, topic_accuracy = self._probe(vectors, spans, rng)
             loss = contrast + settings.warmup_dml * pairs + probe
@@ -329,20 +337,29 @@ class StageOne:
         loss = dml_loss(p, same, self.settings) + F.binary_cross_entropy_with_logits(logit, same)
         return loss, _balanced(logit > 0, same.bool())
 
-    def _folded(self) -> tuple[Tensor, Tensor]:
-        """Metric layer with the standardisation inside: exactly the same map, no extra layer."""
-        metric, norm = self.state.members.metric, self.state.norm
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        scale = (norm.running_var + norm.eps).rsqrt()
-        weight = metric.weight * scale[:, None]
-        return weight, metric.bias - (norm.running_mean * scale) @ metric.weight
-
     @torch.no_grad()
     def _fold(self) -> None:
-        weight, bias = self._folded()
-        self.state.members.metric.weight.copy_(weight)
-        self.state.members.metric.bias.copy_(bias)
+        """Put the standardisation into the metric layer: exactly the same map, no extra layer.
+
+        A batch is of one source, so what batches leave in the norm depends on the sources of the last
+        few; here it is measured anew, on whole texts: the mean of all sources, the variance within them.
+        """
+        prepared, metric = self.prepared, self.state.members.metric
+        rng = np.random.default_rng([self.seed, 11])
+        documents, source = prepared.documents(TRAIN), prepared.catalogue.source
+        sources = np.unique(source[documents])
+        means, variances = [], []
+        self.state.members.eval()
+        for number in sources:
+            here = documents[source[documents] == number]
+            sample = rng.choice(here, min(len(here), FOLD_DOCUMENTS // len(sources)), replace=False)
+            spans = [(int(d), 0, self.settings.model.max_tokens) for d in sample]
+            vectors = torch.cat([self._encode(spans[at : at + 64])[0][0] for at in range(0, len(spans), 64)])
+            means.append(vectors.mean(0))
+            variances.append(vectors.var(0, unbiased=False))
+        mean, scale = torch.stack(means).mean(0), (torch.stack(variances).mean(0) + self.state.norm.eps).rsqrt()
+        metric.bias.sub_((mean * scale) @ metric.weight)
+        metric.weight.mul_(scale[:, None])
 
     def _pairs(self, epoch: int, rng: np.random.Generator) -> dict[str, float]:
         settings, state, catalogue = self.settings, self.state, self.prepared.catalogue
@@ -354,8 +371,8 @@ class StageOne:
             part = pairs[at : at + settings.batch_pairs]
             same = torch.tensor(catalogue.same_author(part), dtype=torch.float32, device=self.device)[None]
             topic = torch.tensor(catalogue.same_topic(part), dtype=torch.float32, device=self.device)[None]
-            vectors = self._encode([crops.for_pair(int(d)) for d in part.T.flatten()])
-            y1, y2 = members.lev(self._drop(vectors)).chunk(2, 1)
+            vectors, batch = self._encode([crops.for_pair(int(d)) for d in part.T.flatten()])
+            y1, y2 = members.lev(self._drop(vectors), batch).chunk(2, 1)
             p_dml = members.dml(y1, y2)
             bfs, ual = head_losses(members, y1, y2, same, settings)
             topic_dml, topic_logit = state.probe(vectors)
@@ -374,17 +391,22 @@ class StageOne:
         return {"pairs": len(pairs), **{name: float(np.nanmean(v)) for name, v in totals.items()}}
 
     @torch.no_grad()
-    def develop(self, standardise: bool) -> dict[str, float]:
-        """Figures on the development pairs; during the warm-up the distance's AUC only."""
+    def develop(self, warming: bool) -> dict[str, float]:
+        """Figures on the development pairs; during the warm-up the AUC of the encoder's own distance only."""
         state, pairs = self.state, self.prepared.development[: self.settings.development_pairs]
         truth = self.prepared.catalogue.same_author(pairs)
         state.members.eval()
-        vectors, row = document_vectors(state.members, self.prepared, pairs.flatten(), self.settings, self.device)
-        if standardise:
-            weight, bias = self._folded()
-            levs = torch.tanh(vectors @ weight + bias[:, None])
-        else:
-            levs = state.members.lev(vectors)
+        metric = state.members.metric
+        kept = metric.weight.clone(), metric.bias.clone()
+        if warming:
+            self._fold()
+        unique = np.unique(pairs)
+        spans = [(int(d), 0, self.settings.model.max_tokens) for d in unique]
+        levs, row = document_levs(state.members, self.prepared, spans, self.settings, self.device)
+        if warming:
+            levs = levs[..., : metric.bias.shape[-1]]
+            metric.weight.copy_(kept[0])
+            metric.bias.copy_(kept[1])
         y1, y2 = (levs[:, [row[int(d)] for d in pairs[:, side]]] for side in (0, 1))
         distance = (y1 - y2).square().sum(-1)[0].cpu().numpy()
         figures = {"dev_auc_distance": auc(truth, -distance)}
@@ -409,16 +431,12 @@ def _balanced(said: Tensor, truth: Tensor) -> float:
 
 
 @torch.no_grad()
-def document_vectors(
-    members: Members, prepared: Prepared, documents: np.ndarray, settings: TrainSettings, device: torch.device,
-    spans: list[Span] | None = None,
+def document_levs(
+    members: Members, prepared: Prepared, spans: list[Span], settings: TrainSettings, device: torch.device
 ) -> tuple[Tensor, dict[int, int]]:  # fmt: skip
-    """Vectors (1, D, 2H) of distinct documents (whole, or the given spans), and the row of each."""
-    unique = np.unique(documents)
-    if spans is None:
-        spans = [(int(d), 0, settings.model.max_tokens) for d in unique]
+    """LEVs (1, D, L) of spans of distinct documents, and the row of each document."""
     parts = []
     for at in range(0, len(spans), 64):
         batch = prepared.batch(spans[at : at + 64], settings).to(device)
-        parts.append(members.encoder(batch).vectors)
-    return torch.cat(parts, 1), {int(d): i for i, d in enumerate(unique)}
+        parts.append(members.lev(members.encoder(batch).vectors, batch))
+    return torch.cat(parts, 1), {document: i for i, (document, _, _) in enumerate(spans)}

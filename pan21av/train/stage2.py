@@ -15,11 +15,11 @@ from torch.nn import functional as F
 from ..metrics import all_metrics, pan_metrics
 from ..model import Members, Scores
 from ..scores import O2D2
-from .moments import settle_bfs, start_bfs, start_ual
+from .moments import SHRINKS, settle_bfs, start_bfs, start_dml, start_ual
 from .pairs import CALIBRATION, SCORES, draw_pairs
 from .prepare import CALIBRATE, Prepared
 from .settings import TrainSettings
-from .stage1 import Crops, Log, dml_loss, document_vectors, head_losses, linear
+from .stage1 import Crops, Log, document_levs, head_losses, linear
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ def compute_views(
     levs: list[Tensor] = []
     row: dict[int, int] = {}
     for view in range(settings.crops):
-        spans = None
+        spans = [(int(d), 0, settings.model.max_tokens) for d in documents]
         if view:
             shortest = settings.crop_min_windows or 1
             spans = [crops.random(int(d), shortest, settings.model.max_windows) for d in documents]
-        vectors, row = document_vectors(members, prepared, documents, settings, device, spans)
-        levs.append(members.lev(vectors)[0])
+        part, row = document_levs(members, prepared, spans, settings, device)
+        levs.append(part[0])
     return Views(torch.stack(levs), row)
 
 
@@ -97,6 +97,11 @@ class StageTwo:
         y1, y2 = (self.calibration.of(pairs[:, s], self._views(len(pairs), rng)) for s in (0, 1))
         return y1, y2, same
 
+    def _drawn(self, documents: np.ndarray, draws: int, stream: int) -> tuple[Tensor, Tensor, Tensor]:
+        drawn = [self._draw(documents, np.random.default_rng([self.seed, stream, n])) for n in range(draws)]
+        y1, y2, same = (torch.cat(parts, 1) for parts in zip(*drawn, strict=True))
+        return y1, y2, same
+
     def _epoch(
         self, documents: np.ndarray, rng: np.random.Generator, batch: int
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -139,19 +144,23 @@ class StageTwo:
             return
         mine = self.for_scores
         levs = self.calibration.levs[:, [self.calibration.row[int(d)] for d in mine]].flatten(0, 1)
-        labels = [np.tile(column[mine], settings.crops) for column in (catalogue.author, catalogue.source)]
-        moments = start_bfs(members.bfs, levs, labels[0], labels[1])
-        draws = [self._draw(self.for_o2d2, np.random.default_rng([self.seed, 6, n])) for n in range(4)]
-        y1, y2, same = (torch.cat(parts, 1) for parts in zip(*draws, strict=True))
-        settle_bfs(members.bfs, *moments, y1, y2, same)
-        start_ual(members.ual)
+        author, source = (np.tile(column[mine], settings.crops) for column in (catalogue.author, catalogue.source))
+        pairs, held_out = self._drawn(mine, 12, 5), self._drawn(self.for_o2d2, 6, 6)
+
+        def start(shrink: float) -> float:
+            moments = start_bfs(members.bfs, levs, author, source, shrink)
+            return settle_bfs(members.bfs, *moments, *held_out)
+
+        start(min(SHRINKS, key=start))
+        start_dml(members.dml, pairs)
+        start_ual(members.ual, members.bfs, pairs, held_out)
 
         @torch.no_grad()
         def held_out_loss() -> float:
-            return float(F.binary_cross_entropy(members.score(y1, y2).ual, same))
+            return float(F.binary_cross_entropy(members.score(*held_out[:2]).ual, held_out[2]))
 
         best, chosen = held_out_loss(), copy.deepcopy(members.state_dict())
-        parameters = [*members.dml.parameters(), *members.bfs.parameters(), *members.ual.parameters()]
+        parameters = [*members.bfs.parameters(), *members.ual.parameters()]
         optimizer = torch.optim.Adam(parameters, lr=settings.head_lr)
         for epoch in range(settings.head_epochs):
             torch.manual_seed(self.seed * 1_000_003 + 500_000 + epoch)
@@ -163,16 +172,15 @@ class StageTwo:
             for y1, y2, same in self._epoch(mine, rng, settings.batch_pairs):
                 bfs, ual = head_losses(members, y1, y2, same, settings)
                 optimizer.zero_grad(set_to_none=True)
-                dml = dml_loss(members.dml(y1, y2), same, settings)
-                loss = dml + bfs + ual
+                loss = bfs + ual
                 loss.backward()
                 optimizer.step()
                 losses.append(loss.item())
             members.eval()
-            held_out = held_out_loss()
-            if held_out < best:
-                best, chosen = held_out, copy.deepcopy(members.state_dict())
-            record = {"loss": float(np.mean(losses)), "held_out_loss": held_out, **self._ual_figures()}
+            now = held_out_loss()
+            if now < best:
+                best, chosen = now, copy.deepcopy(members.state_dict())
+            record = {"loss": float(np.mean(losses)), "held_out_loss": now, **self._ual_figures()}
             log({"stage": "heads", "epoch": epoch + 1, **record})
         members.load_state_dict(chosen)
 

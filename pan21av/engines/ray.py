@@ -1,0 +1,159 @@
+"""A Ray cluster: shards of pairs, or members to train, become Ray tasks.
+
+Ray itself places the tasks, uses nodes that join, and tries those of a lost node again elsewhere.
+Tasks rather than actors: an actor of a lost node would wait for a core of its own, while the
+shards of a lost task go to whoever is free. A worker process keeps the ensemble it has loaded.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .. import __version__
+from ..checkpoint import manifest_hash
+from ..errors import EnvironmentFault, PanError
+from ..verifier import PAIRS_A_CHUNK, Verdict, Verifier
+from . import Pair
+
+try:
+    import ray
+except ImportError:
+    raise EnvironmentFault("--engine ray needs Ray: pip install 'pan21av[ray]'") from None
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+PAIRS_A_SHARD = 4 * PAIRS_A_CHUNK  # whole chunks, so that answers have the bits of a local run
+SHARDS_A_CORE = 2  # under way: one computing, one waiting
+
+
+@contextmanager
+def _cluster(address: str | None) -> Iterator[None]:
+    """Connected to a cluster, or to one started on this machine; Ray's errors become ours."""
+    where = address or os.environ.get("RAY_ADDRESS")
+    try:
+        if where and re.fullmatch(r"[^/:]+:\d+", where):  # Ray would end the process if nobody answers
+            host, port = where.split(":")
+            socket.create_connection((host, int(port)), timeout=10).close()
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise EnvironmentFault(f"no Ray cluster at {where or 'this machine'}: {reason}") from None
+    try:
+        yield
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        raise cause if isinstance(cause, (PanError, MemoryError)) else RuntimeError(str(cause)) from None
+    except ray.exceptions.RayError as error:
+        raise EnvironmentFault(f"Ray: {str(error).strip().splitlines()[0]}") from None
+    finally:
+        ray.shutdown()
+
+
+def _options(device: str, cpus: float) -> dict[str, Any]:
+    """What one task asks for: its cores, and a GPU where the cluster has some."""
+    gpus = 1 if device != "cpu" and ray.cluster_resources().get("GPU") else 0
+    return {"num_cpus": cpus, "num_gpus": gpus, "max_retries": -1}
+
+
+class Ray:
+    def __init__(self, address: str | None = None) -> None:
+        self.address = address
+
+    @contextmanager
+    def answering(self, ensemble: Path, *, pairs: int, device: str, threads: int | None) -> Iterator[Cluster]:
+        with _cluster(self.address):
+            yield Cluster(ensemble, device, threads or 1)
+
+    def run_tasks(
+        self, function: Callable[[Task], Result], tasks: list[Task], *, jobs: int, tick: Callable[[], None]
+    ) -> Iterator[Result]:
+        """Tasks find their files by path: the folders they name must be on a file system that all nodes share."""
+        with _cluster(self.address):
+            remote: Any = ray.remote(_run_one).options(**_options("auto", 1))
+            waiting = deque(tasks)
+            under_way: list[Any] = []
+            while waiting or under_way:
+                while waiting and len(under_way) < jobs:
+                    under_way.append(remote.remote(function, waiting.popleft(), __version__))
+                done, under_way = ray.wait(under_way, timeout=0.5)
+                tick()
+                for reference in done:
+                    yield ray.get(reference)
+
+
+class Cluster:
+    def __init__(self, ensemble: Path, device: str, threads: int) -> None:
+        resources = ray.cluster_resources()
+        nodes = sum(node["Alive"] for node in ray.nodes())
+        self.options = _options(device, threads)
+        self.workers = max(1, int(resources.get("GPU", 0) if self.options["num_gpus"] else resources["CPU"] // threads))
+        self.device, self.threads = device, threads
+        # The ensemble travels with the tasks, so that nodes need no common file system.
+        self.files = ray.put(
+            {p.name: p.read_bytes() for p in ensemble.iterdir() if p.suffix in (".json", ".safetensors")}
+        )
+        self.key = manifest_hash(ensemble)
+        each = "a GPU each" if self.options["num_gpus"] else f"{threads} thread{'s' * (threads > 1)} each"
+        self.description = f"a Ray cluster of {nodes} node{'s' * (nodes > 1)}, {self.workers} workers, {each}"
+
+    def answers(self, pairs: Iterator[Pair]) -> Iterator[Verdict]:
+        answer: Any = ray.remote(max_calls=0)(_answer_shard).options(**self.options)
+        under_way: deque[Any] = deque()
+        shards = iter(lambda: list(islice(pairs, PAIRS_A_SHARD)), [])
+        for shard in shards:
+            under_way.append(answer.remote(shard, self.files, self.key, self.device, self.threads, __version__))
+            if len(under_way) >= SHARDS_A_CORE * self.workers:
+                yield from ray.get(under_way.popleft())
+        while under_way:
+            yield from ray.get(under_way.popleft())
+
+
+def _answer_shard(
+    shard: list[Pair], files: dict[str, bytes], key: str, device: str, threads: int, version: str
+) -> list[Verdict]:
+    """What runs on a node."""
+    _same_version(version)
+    return list(_verifier(_Files(files, key), device, threads).predict(shard))
+
+
+def _same_version(version: str) -> None:
+    if version != __version__:
+        raise EnvironmentFault(f"{os.uname().nodename} has pan21av {__version__}, the command was version {version}")
+
+
+class _Files:
+    """The files of an ensemble, told apart by their key."""
+
+    def __init__(self, content: dict[str, bytes], key: str) -> None:
+        self.content, self.key = content, key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Files) and self.key == other.key
+
+
+@lru_cache(maxsize=1)
+def _verifier(files: _Files, device: str, threads: int) -> Verifier:
+    with tempfile.TemporaryDirectory(prefix="pan21av-") as folder:
+        for name, data in files.content.items():
+            (Path(folder) / name).write_bytes(data)
+        return Verifier.load(folder, device=device, threads=threads)
+
+
+def _run_one(function: Callable[[Task], Result], task: Task, version: str) -> Result:
+    _same_version(version)
+    return function(task)
