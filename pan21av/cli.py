@@ -125,6 +125,33 @@ def verify(first: Path, second: Path, as_json: bool, models: str | None, device:
     )
 
 
+@main.command()
+@click.argument(
+    "texts", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="[A.txt B.txt]"
+)
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The page, .html")
+@click.option("-i", "--input", "source", metavar="FILE|DIR", help="A pairs.jsonl to take the trial --id from.")
+@click.option("--id", "trial", help="Which trial of -i.")
+@models_option
+@device_option
+@threads_option
+def explain(texts: tuple[Path, ...], output: Path, source: str | None, trial: str | None, **options: Any) -> None:
+    """A page on one pair: verdict, members, scores, habits, and where the encoder looked."""
+    from .explain import explain as run
+    from .explain import find_trial
+
+    if len(texts) == 2 and source is None and trial is None:
+        first, second = map(read_text, texts)
+        names = (texts[0].name, texts[1].name)
+    elif not texts and source is not None and trial is not None:
+        first, second = find_trial(source, trial)
+        names = (f"{trial}, first text", f"{trial}, second text")
+    else:
+        raise click.UsageError("give two text files, or -i PAIRS and --id ID")
+    verdict = run(first, second, output, names=names, **options)
+    click.echo(f"{verdict.words} (probability of one author: {verdict.probability:.3f}) -> {output}")
+
+
 def read_text(path: Path) -> str:
     try:
         text = path.read_text("utf-8-sig")

@@ -54,7 +54,7 @@ def frequencies(
 def standardise(usage: Tensor, tokens: Tensor, usual: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
     """Frequencies (..., D, F) of texts of `tokens` (D) -> z-scores of their square roots; short texts stay near 0."""
     weight = (tokens / (tokens + PRIOR_TOKENS))[:, None]
-    return ((weight * usage + (1 - weight) * usual).sqrt() - mean).mul(scale).clamp(-CLIP, CLIP)
+    return ((weight * usage + (1 - weight) * usual).clamp_min(0).sqrt() - mean).mul(scale).clamp(-CLIP, CLIP)
 
 
 class Style(nn.Module):

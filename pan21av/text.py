@@ -81,6 +81,13 @@ def tokenise(text: str, limit: int | None = None, recipe: str = RECIPE) -> list[
     return _TOKENS.tokenize(normalise(text))[:limit]
 
 
+def token_spans(text: str, recipe: str = RECIPE) -> list[tuple[int, int]]:
+    """Where the tokens of a normalised text begin and end in it."""
+    if recipe == RECIPE_SPACES:
+        return [match.span() for match in re.finditer(r"\S+", text)]
+    return list(_TOKENS.span_tokenize(text))
+
+
 @dataclass(frozen=True)
 class Tokens:
     """One document: its distinct tokens, and for every position which of them stands there."""

@@ -20,7 +20,6 @@ from .checkpoint import Ensemble, find_ensemble, load_ensemble
 from .device import choose_device, describe, warn_without_kernel
 from .documents import Batch, batch_of_tokens
 from .ensemble import NON_RESPONSE, abstaining, decide
-from .model import Scores
 from .parallel import ordered_map, usable_cores
 from .text import Tokens, tokenise_all
 
@@ -41,6 +40,7 @@ class Verdict:
     p_bfs: np.ndarray | None = None
     p_ual: np.ndarray | None = None
     p_o2d2: np.ndarray | None = None
+    distance: float | None = None  # squared, between the LEVs; mean over members
 
     @property
     def decision(self) -> bool | None:
@@ -182,22 +182,25 @@ class Verifier:
             for entry, value in zip(entries, levs, strict=True):
                 entry.value = value
         pairs = [pair for pair in chunk.pairs if pair is not None]
-        verdicts = iter(self._verdicts(self.score(pairs)) if pairs else [])
+        verdicts = iter(self._verdicts(pairs) if pairs else [])
         for pair in chunk.pairs:
             yield Verdict(NON_RESPONSE, self.members.count, 0, 0) if pair is None else next(verdicts)
 
     @torch.inference_mode()
-    def score(self, pairs: list[tuple[_Lev, _Lev]]) -> Scores:
-        first, second = (torch.stack([pair[side].value for pair in pairs], 1) for side in (0, 1))
-        return self.members.score(first, second).cpu()
-
-    def _verdicts(self, scores: Scores) -> Iterator[Verdict]:
+    def _verdicts(self, pairs: list[tuple[_Lev, _Lev]]) -> list[Verdict]:
+        first, second = (torch.stack([pair[side].value for pair in pairs], 1) for side in (0, 1))  # (M, P, L)
+        scores = self.members.score(first, second).cpu()
+        distances = (first - second).square().sum(-1).mean(0).tolist()
         dml, bfs, ual, o2d2 = (t.numpy().astype(np.float64) for t in (scores.dml, scores.bfs, scores.ual, scores.o2d2))
         answers, abstain = decide(ual, o2d2), abstaining(o2d2)
+        verdicts = []
         for p, value in enumerate(answers):
             confident = ~abstain[:, p]
             same = int((ual[confident, p] > NON_RESPONSE).sum())
-            yield Verdict(
-                float(value), int(abstain[:, p].sum()), same, int(confident.sum()) - same,
-                dml[:, p], bfs[:, p], ual[:, p], o2d2[:, p],
+            verdicts.append(
+                Verdict(
+                    float(value), int(abstain[:, p].sum()), same, int(confident.sum()) - same,
+                    dml[:, p], bfs[:, p], ual[:, p], o2d2[:, p], distances[p],
+                )
             )  # fmt: skip
+        return verdicts
