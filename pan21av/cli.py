@@ -198,7 +198,7 @@ def import_official(weights: tuple[Path, ...], output: Path) -> None:
 @click.option("-a", "--answers", multiple=True, required=True, help="Answers (file or directory); repeat to compare.")
 @click.option("-t", "--truth", required=True, help="PAN's truth.jsonl, or a directory that holds it.")
 @click.option("-p", "--pairs", help="The trials, for figures by kind of pair.")
-@click.option("-o", "--output", help="Folder for out.json and evaluation.prototext.")
+@click.option("-o", "--output", help="Folder for out.json, evaluation.prototext and pictures.")
 @click.option(
     "--bootstrap", default=1000, show_default=True, type=click.IntRange(0), help="Samples for 95 % intervals."
 )

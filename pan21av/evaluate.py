@@ -6,6 +6,7 @@ values that are no probability are reported and left out (PAN's own evaluator st
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +15,12 @@ from typing import Any
 import numpy as np
 import orjson
 
+from .answers import DETAILS
 from .errors import EnvironmentFault, InputError
 from .jsonlines import read_objects
 from .metrics import PAN_KEYS, all_metrics, pan_metrics
 
+log = logging.getLogger("pan21av")
 KINDS = ("SA_SF", "SA_DF", "DA_SF", "DA_DF")
 SHOWN = 3  # ids named in a warning
 EXTRA_KEYS = ("accuracy", "confidence", "ece", "mce", "non_responses")
@@ -63,7 +66,7 @@ def evaluate(
     """Score answer files (or directories with an answers.jsonl) against the truth.
 
     With `pairs` also per kind of pair; with `output` out.json and evaluation.prototext, as PAN's
-    evaluator writes them.
+    evaluator writes them, and pictures of the first submission (more of them beside a details.npy).
     """
     trials = read_truth(find(truth, "truth.jsonl"), find(pairs, "pairs.jsonl") if pairs else None)
     samples = resamples(len(trials.ids), bootstrap, seed)
@@ -71,6 +74,7 @@ def evaluate(
     report = Report(trials, results, compare(results, trials, samples))
     if output is not None:
         write(Path(output), results)
+        _draw(Path(output), find(answers[0], "answers.jsonl"), trials, results[0])
     return report
 
 
@@ -205,6 +209,38 @@ def write(folder: Path, results: Sequence[Evaluation]) -> None:
             (folder / f"evaluation{suffix}.prototext").write_text(prototext(result.metrics))
     except OSError as error:
         raise EnvironmentFault(f"cannot write {folder}: {error.strerror}") from None
+
+
+def _draw(folder: Path, answers: Path, trials: Trials, result: Evaluation) -> None:
+    try:
+        from .pictures import draw
+
+        draw(folder, trials.same, result.values, trials.kind, read_details(answers, trials))
+    except ImportError:
+        log.warning("no pictures without matplotlib: pip install 'pan21av[eval]'")
+    except OSError as error:
+        raise EnvironmentFault(f"cannot write {folder}: {error.strerror}") from None
+
+
+def read_details(answers: Path, trials: Trials) -> np.ndarray | None:
+    """What the members said (n, 4, members), in the order of the truth; None if predict did not keep it."""
+    path = answers.parent / DETAILS
+    if not path.is_file():
+        return None
+    ids = [str(answer.get("id")) for _, answer in read_objects(answers)]
+    try:
+        details = np.load(path, mmap_mode="r")
+    except ValueError:
+        details = np.zeros(0)
+    if details.ndim != 3 or len(details) != len(ids) or details.shape[1] != 4:
+        log.warning("%s does not belong to %s: left out", path, answers)
+        return None
+    rows = {trial: row for row, trial in enumerate(ids)}
+    out = np.full((len(trials.ids), *details.shape[1:]), np.nan)
+    for number, trial in enumerate(trials.ids):
+        if trial in rows:
+            out[number] = details[rows[trial]]
+    return out
 
 
 def format_report(report: Report) -> str:

@@ -1,8 +1,13 @@
 import json
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
 
-from pan21av.evaluate import evaluate
+from pan21av.evaluate import evaluate, read_details, read_truth
+from pan21av.pictures import coverage_curve, reliability_bins, roc_curve
 
 TRUTH = {"a": True, "b": False, "c": True, "d": False}
 
@@ -66,3 +71,48 @@ def test_command(folder, command):
     done = command("evaluate", "-a", folder, "-t", folder)
     assert done.returncode == 2
     assert b"answers.jsonl:1: not JSON" in done.stderr
+
+
+# ---- pictures ----
+
+
+def test_reliability_bins_by_hand():
+    truth = np.array([True, False, True, True, False, True])
+    values = np.array([0.95, 0.91, 0.5, 0.12, 0.18, 1.0])
+    said, true, counts = reliability_bins(truth, values)
+    np.testing.assert_allclose(said, [0.15, (0.95 + 0.91 + 1) / 3])
+    np.testing.assert_allclose(true, [0.5, 2 / 3])
+    assert counts.tolist() == [2, 3]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from([0.0, 0.1, 0.5, 0.7, 1.0])), min_size=2))
+def test_the_area_under_the_roc_curve_is_the_auc(rows):
+    truth, values = (np.array(column) for column in zip(*rows, strict=True))
+    if truth.all() or not truth.any():
+        return
+    x, y = roc_curve(truth, values)
+    assert np.trapezoid(y, x) == pytest.approx(roc_auc_score(truth, values))
+
+
+def test_coverage_by_hand():
+    share, accuracy = coverage_curve(np.array([0.9, 0.1, 0.5, 0.3]), np.array([False, True, False, True]))
+    assert share.tolist() == [0.25, 0.5, 0.75, 1.0]
+    np.testing.assert_allclose(accuracy, [1, 1, 2 / 3, 0.5])
+
+
+def test_pictures_with_and_without_details(folder):
+    answers = folder / "submission"
+    answers.mkdir()
+    order = ["d", "c", "b", "a"]  # predict's order is not the truth's
+    write_answers(answers / "answers.jsonl", [(i, 0.5 if i == "c" else 0.9 if TRUTH[i] else 0.2) for i in order])
+    evaluate([answers], folder, pairs=folder, output=folder / "plain", bootstrap=0)
+    plain = {p.name for p in (folder / "plain").glob("*.png")}
+    assert plain == {"reliability.png", "roc.png", "coverage.png", "posteriors.png"}
+    details = np.arange(4 * 4 * 3, dtype=np.float32).reshape(4, 4, 3) / 48
+    np.save(answers / "details.npy", details)
+    trials = read_truth(folder / "pan21_truth.jsonl")
+    np.testing.assert_array_equal(read_details(answers / "answers.jsonl", trials), details[::-1])
+    evaluate([answers], folder, output=folder / "full", bootstrap=0)
+    assert {p.name for p in (folder / "full").glob("*.png")} == plain | {"agreement.png"}
+    np.save(answers / "details.npy", details[:2])  # of another run
+    assert read_details(answers / "answers.jsonl", trials) is None

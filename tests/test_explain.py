@@ -209,7 +209,7 @@ def test_in_a_browser(page, tmp_path, width):
     assert report["overflow"] <= 0
     assert report["overlaps"] == []
     shaded, total = report["shaded"], report["total"]
-    assert total > 800
+    assert total > 300
     assert shaded["0"] == 0
     assert shaded["100"] == total
     assert 0.15 * total < shaded["20"] < 0.25 * total
