@@ -3,8 +3,9 @@
 #   docker build -t pan21av .
 #   docker run --rm -v "$PWD/in:/in:ro" -v "$PWD/out:/out" pan21av predict -i /in -o /out
 #
-# A CPU-only torch, or one for an old GPU, is a matter of the index:
-#   docker build --build-arg PIP_EXTRA_INDEX_URL=... --build-arg TORCH=torch==2.13.0 -t pan21av .
+# Which torch is a matter of one flag and of pip's own variables; without them, the one pinned in constraints.txt:
+#   CPU only, small:          --build-arg TORCH=torch==2.13.0+cpu --build-arg PIP_EXTRA_INDEX_URL=(PyTorch's index "cpu")
+#   CUDA 12.6, for old GPUs:  --build-arg TORCH=torch --build-arg PIP_EXTRA_INDEX_URL=(PyTorch's index "cu126")
 
 # Torch first: the largest layer, and the one that changes least.
 FROM python:3.11-slim AS base
@@ -18,19 +19,19 @@ RUN if [ -n "$TORCH" ]; then sed -i '/^torch==/d' /tmp/constraints.txt; fi \
  && pip install -c /tmp/constraints.txt "${TORCH:-torch}" numpy nltk orjson tqdm click safetensors \
  && rm /tmp/constraints.txt
 
-# The kernel is compiled here; only the wheel leaves this stage.
+# The kernel is compiled here; only the installed package leaves this stage.
 FROM base AS build
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY pan21av pan21av
 COPY models models
-RUN pip wheel --no-deps -w /wheels .
+RUN pip install --no-deps --target /app .
 
 FROM base
 LABEL org.opencontainers.image.title="pan21av" \
       org.opencontainers.image.description="Authorship verification: a calibrated probability, or an honest 0.5" \
       org.opencontainers.image.licenses="MIT"
-COPY --from=build /wheels /wheels
-RUN pip install --no-deps /wheels/*.whl && rm -r /wheels
+ENV PATH=/app/bin:$PATH PYTHONPATH=/app
+COPY --from=build /app /app
 ENTRYPOINT ["pan21av"]

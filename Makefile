@@ -1,6 +1,6 @@
 # make demo   install, and verify the example pairs with the shipped ensemble
 # make test   install, and run the tests
-# See also: lint, bench, train, docker, clean
+# See also: lint, fuzz, bench, pictures, train, docker, docker-run, docker-test, clean
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -10,7 +10,7 @@ READY  := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test fuzz lint bench train docker clean
+.PHONY: demo test fuzz lint bench train docker docker-run docker-test clean
 
 demo: $(READY)
 	$(BIN)/pan21av predict -i examples/pairs.jsonl -o out/demo
@@ -40,7 +40,19 @@ train: $(READY)
 	$(BIN)/pan21av train $(DATA) -o $(OUT) $(if $(CONFIG),--config $(CONFIG)) $(ARGS)
 
 docker:
-	docker build -t pan21av .
+	docker build -t pan21av $(ARGS) .
+
+# make docker-run IN=folder-or-file OUT=folder: as the calling user, without network
+IN  ?=
+docker-run:
+	@test -n "$(IN)" || { echo "usage: make docker-run IN=pairs.jsonl OUT=folder"; exit 2; }
+	mkdir -p $(OUT)
+	docker run --rm --network=none --user $$(id -u):$$(id -g) \
+	  -v "$(abspath $(IN)):/input$(suffix $(IN)):ro" -v "$(abspath $(OUT)):/output" $(ARGS) \
+	  pan21av predict -i /input$(suffix $(IN)) -o /output
+
+docker-test: $(READY)
+	$(BIN)/python -m pytest -m docker
 
 clean:
 	rm -rf $(VENV) build dist out *.egg-info pan21av/_kernel*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

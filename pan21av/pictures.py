@@ -62,8 +62,8 @@ def reliability(axes: Any, truth: np.ndarray, values: np.ndarray) -> None:
     axes.errorbar(said, true, yerror_limits(true, error), fmt="o-", color=SAME, capsize=3)
     for x, y, n in zip(said, true, counts, strict=True):
         axes.annotate(f"{n:,}", (x, y), textcoords="offset points", xytext=(6, -10), fontsize=7, color=GREY)
-    axes.set(xlabel="probability of one author, as answered", ylabel="share of pairs by one author", title="Reliability",
-             xlim=(0, 1), ylim=(0, 1))  # fmt: skip
+    axes.set(title="Reliability", xlim=(0, 1), ylim=(0, 1))
+    axes.set(xlabel="probability of one author, as answered", ylabel="share of pairs by one author")
 
 
 def yerror_limits(share: np.ndarray, error: np.ndarray) -> np.ndarray:
