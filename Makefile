@@ -10,7 +10,7 @@ READY  := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test fuzz lint bench train docker docker-run docker-test clean
+.PHONY: demo test fuzz lint bench pictures train docker docker-run docker-test clean
 
 demo: $(READY)
 	$(BIN)/pan21av predict -i examples/pairs.jsonl -o out/demo
@@ -30,6 +30,10 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py $(ARGS)
+
+# The README's pictures: of the shipped ensemble's validation, and of a page of `explain` (needs Chromium).
+pictures: $(READY)
+	$(BIN)/python examples/pictures.py
 
 # make train DATA=documents.jsonl.xz OUT=runs/mine [ARGS="--members 3 --vectors glove.txt"]
 DATA   ?=

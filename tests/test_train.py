@@ -101,7 +101,7 @@ def test_pan_pairs_are_taken_apart(tmp_path):
         (b'{"author": "a", "topic": "t", "text": "x"}\nnonsense\n', "documents.jsonl:2: not JSON"),
         (b'{"author": "a", "topic": "t"}\n', "documents.jsonl:1: 'text' must be a string"),
         (b'{"author": 1, "topic": "t", "text": "x"}\n', "documents.jsonl:1: 'author' must be a string"),
-        (b"[]\n", "documents.jsonl:1: expected a JSON object"),
+        (b"[]\n", "documents.jsonl:1: not a JSON object"),
     ],
 )
 def test_reading_errors_name_file_and_line(tmp_path, content, message):

@@ -9,7 +9,8 @@ import numpy as np
 import orjson
 
 from ..ensemble import decide
-from ..metrics import all_metrics
+from ..evaluate import resamples
+from ..metrics import all_metrics, pan_metrics
 from .member import HISTORY, SCORES, MemberTask
 from .prepare import Prepared, format_table
 
@@ -31,17 +32,38 @@ def ensemble_report(tasks: list[MemberTask], prepared: Prepared) -> dict[str, An
     truth = catalogue.same_author(pairs)
     answers = decide(scores["ual"], scores["o2d2"])
     source = catalogue.source[pairs[:, 0]]
-    by_source = {}
+    parts: dict[str, dict[str, np.ndarray]] = {"source": {}, "kind": {}}
     if len(prepared.sources) > 1:
-        for number, name in enumerate(prepared.sources):
-            here = source == number
-            if here.any():
-                by_source[name] = {"pairs": int(here.sum()), **all_metrics(truth[here], answers[here])}
+        parts["source"] = {name: source == number for number, name in enumerate(prepared.sources)}
+    same_topic = catalogue.same_topic(pairs)
+    for name in ("SA_SF + DA_SF", "SA_DF + DA_SF", "SA_SF + DA_DF", "SA_DF + DA_DF"):
+        parts["kind"][name] = np.where(
+            truth, same_topic == name.startswith("SA_SF"), same_topic == name.endswith("DA_SF")
+        )
+    tables = {
+        f"validation_by_{by}": {name: row(truth[here], answers[here]) for name, here in chosen.items() if here.any()}
+        for by, chosen in parts.items()
+    }
+    lengths = {int(name.partition("@")[2]) for name in scores if "@" in name}
+    tables["validation_by_length"] = {
+        f"cut to {n:,} characters": row(truth, decide(scores[f"ual@{n}"], scores[f"o2d2@{n}"])) for n in sorted(lengths)
+    } | {"whole texts": row(truth, answers)}
     return {
         "validation": figures(truth, scores["dml"], scores["bfs"], scores["ual"], scores["o2d2"]),
-        "validation_by_source": by_source,
+        **tables,
         "distances": histogram(truth, scores["distance"].mean(0)),
     }
+
+
+def row(truth: np.ndarray, answers: np.ndarray, samples: int = 1000) -> dict[str, Any]:
+    """Figures of some pairs, with 95 % intervals of AUC and overall."""
+    intervals = {}
+    if 1 < truth.sum() < len(truth) - 1:  # else a sample may well hold pairs of one kind only
+        drawn = [pan_metrics(truth[rows], answers[rows]) for rows in resamples(len(truth), samples, seed=0)]
+        for key in ("auc", "overall"):
+            low, high = np.nanpercentile([d[key] for d in drawn], [2.5, 97.5])
+            intervals[key] = [round(float(low), 4), round(float(high), 4)]
+    return {"pairs": len(truth), **all_metrics(truth, answers), "intervals": intervals}
 
 
 def member_scores(tasks: list[MemberTask]) -> dict[str, np.ndarray]:
@@ -87,16 +109,16 @@ def figures_table(validation: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def source_table(by_source: dict[str, dict[str, float]]) -> str:
-    if not by_source:
+def part_table(title: str, rows: dict[str, dict[str, Any]]) -> str:
+    if not rows:
         return ""
-    lines = [
-        "",
-        "| ensemble + O2D2, by source | pairs | " + " | ".join(COLUMNS) + " |",
-        "|---" * (len(COLUMNS) + 2) + "|",
-    ]
-    for name, row in by_source.items():
-        lines.append(f"| {name} | {row['pairs']} | " + " | ".join(f"{row[c]:.3f}" for c in COLUMNS) + " |")
+    lines = [f"| {title} | pairs | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 2) + "|"]
+    for name, figures in rows.items():
+        cells = []
+        for column in COLUMNS:
+            interval = figures["intervals"].get(column)
+            cells.append(f"{figures[column]:.3f}" + (f" ({interval[0]:.2f}-{interval[1]:.2f})" if interval else ""))
+        lines.append(f"| {name} | {figures['pairs']} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -122,7 +144,15 @@ Corpus and preparation: SHA-256 {training["corpus"]}.
 ## Validation: authors never seen in training
 
 {figures_table(info["validation"])}
-{source_table(info["validation_by_source"])}
+
+Ensemble + O2D2, with 95 % intervals of AUC and overall:
+
+{part_table("by source", info["validation_by_source"])}
+{part_table("by length", info["validation_by_length"])}
+{part_table("by kind of pair", info["validation_by_kind"])}
+![Reliability on the validation pairs](reliability.png)
+
+Kinds: SA / DA same or different authors, SF / DF same or different topic.
 Non-responses count as in PAN's evaluator; ece is the expected calibration error of the answered trials.
 
 ## Settings
@@ -131,6 +161,27 @@ Non-responses count as in PAN's evaluator; ece is the expected calibration error
 {settings}
 ```
 """
+
+
+def reliability_picture(tasks: list[MemberTask], prepared: Prepared) -> bytes | None:
+    """What the ensemble says of the validation pairs against what is true; None without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+
+        from ..pictures import reliability
+    except ImportError:
+        return None
+    scores = member_scores(tasks)
+    answers = decide(scores["ual"].astype(np.float64), scores["o2d2"].astype(np.float64))
+    figure = Figure(figsize=(5.2, 4.4), layout="constrained")
+    reliability(figure.subplots(), prepared.catalogue.same_author(prepared.validation), answers)
+    return _png(figure)
+
+
+def _png(figure: Any) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
 
 
 def picture(tasks: list[MemberTask]) -> bytes | None:
@@ -163,6 +214,4 @@ def picture(tasks: list[MemberTask]) -> bytes | None:
         axis.set(title=title, xlabel="epoch")
         axis.legend(frameon=False, fontsize=8)
         axis.grid(alpha=0.3)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
+    return _png(figure)

@@ -28,7 +28,7 @@ from ..text import RECIPE
 from .corpus import Document
 from .member import ENSEMBLE_SCORES, HISTORY, PARTS, RESULT, MemberTask, adopt, train_member
 from .prepare import Prepared, format_table, prepare
-from .report import ensemble_report, member_scores, model_card, picture
+from .report import ensemble_report, member_scores, model_card, picture, reliability_picture
 from .settings import TrainSettings, load_settings
 
 log = logging.getLogger("pan21av")
@@ -245,12 +245,16 @@ def _assemble(
     extra = {
         "MODEL_CARD.md": model_card(output.name, info, results, notes.read_text("utf-8") if notes else "").encode(),
         # Which documents of the corpus (counted from 0, the short ones left out) the figures are about.
-        "validation_pairs.json": orjson.dumps(prepared.validation.tolist()),
+        "validation_pairs.json": orjson.dumps(
+            {
+                "pairs": prepared.validation.tolist(),
+                "same": prepared.catalogue.same_author(prepared.validation).tolist(),
+            }
+        ),
         ENSEMBLE_SCORES: _npz(member_scores(tasks)),
     }
-    drawn = picture(tasks)
-    if drawn:
-        extra["training.png"] = drawn
+    drawn = {"training.png": picture(tasks), "reliability.png": reliability_picture(tasks, prepared)}
+    extra |= {name: data for name, data in drawn.items() if data}
     save_ensemble(
         output,
         config=settings.model,

@@ -21,6 +21,9 @@ from .prepare import CALIBRATE, Prepared
 from .settings import TrainSettings
 from .stage1 import Crops, Log, document_levs, head_losses, linear
 
+LENGTHS = (2_000, 5_000, 10_000)  # characters that validation texts are cut to
+CHARACTERS_A_TOKEN = 4.5  # of English prose, the space after it included
+
 
 @dataclass(frozen=True)
 class Views:
@@ -121,12 +124,21 @@ class StageTwo:
 
     @torch.no_grad()
     def validation_scores(self) -> dict[str, np.ndarray]:
-        """What this member says of the validation pairs (whole texts), for the ensemble's figures."""
+        """What this member says of the validation pairs, for the ensemble's figures: of the whole texts, and of
+        the texts cut to each of LENGTHS (names with @)."""
         whole = slice(0, len(self.prepared.validation))
         y1, y2 = self.left[:, whole], self.right[:, whole]
         scores = self.members.score(y1, y2).cpu()
         columns = {name: getattr(scores, name)[0].numpy() for name in ("dml", "bfs", "ual", "o2d2")}
-        return {**columns, "distance": (y1 - y2).square().sum(-1)[0].cpu().numpy()}
+        columns["distance"] = (y1 - y2).square().sum(-1)[0].cpu().numpy()
+        pairs = self.prepared.validation
+        for characters in LENGTHS:
+            spans = [(int(d), 0, round(characters / CHARACTERS_A_TOKEN)) for d in np.unique(pairs)]
+            levs, row = document_levs(self.members, self.prepared, spans, self.settings, self.device)
+            y1, y2 = (levs[:, [row[int(d)] for d in pairs[:, side]]] for side in (0, 1))
+            scores = self.members.score(y1, y2).cpu()
+            columns |= {f"{name}@{characters}": getattr(scores, name)[0].numpy() for name in ("ual", "o2d2")}
+        return columns
 
     def figures(self, scores: Scores) -> dict[str, dict[str, float]]:
         whole = slice(0, len(self.prepared.validation))

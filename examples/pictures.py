@@ -1,0 +1,54 @@
+"""make pictures: what the README shows, made anew from the shipped ensemble.
+
+reliability.png, coverage.png and more come from what its members said of their validation pairs,
+page.png is a screenshot of `pan21av explain` on the first example (where there is a Chromium).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from pan21av.checkpoint import find_ensemble
+from pan21av.ensemble import decide
+from pan21av.explain import explain
+from pan21av.pictures import draw
+
+HERE = Path(__file__).parent
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+def validation() -> None:
+    ensemble = find_ensemble()
+    same = np.array(json.loads((ensemble / "validation_pairs.json").read_text())["same"])
+    scores = np.load(ensemble / "validation_scores.npz")
+    details = np.stack([scores[name].T for name in ("dml", "bfs", "ual", "o2d2")], 1).astype(np.float64)  # (P, 4, M)
+    names = draw(HERE, same, decide(details[:, 2].T, details[:, 3].T), None, details)
+    for name in set(names) - {"reliability.png", "coverage.png"}:
+        (HERE / name).unlink()
+
+
+def page() -> None:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not chromium:
+        print("no Chromium here: page.png is left as it is")
+        return
+    first = json.loads((HERE / "pairs.jsonl").read_text("utf-8").splitlines()[0])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        explain(*first["pair"], path, names=("first.txt", "second.txt"))
+        command = [chromium, *FLAGS, f"--user-data-dir={folder}/profile", "--window-size=1100,1400"]
+        subprocess.run([*command, f"--screenshot={HERE / 'page.png'}", path.as_uri()], check=True, capture_output=True)
+
+
+if __name__ == "__main__":
+    validation()
+    page()
