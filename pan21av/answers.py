@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -75,16 +76,20 @@ class AnswerFile:
                 return stream
             stream.close()
 
-    def start(self, identity: dict[str, Any], ids: Iterable[str], step: int) -> tuple[int, int]:
+    def start(
+        self, identity: dict[str, Any], ids: Iterable[str], step: int, details: tuple[int, int, int] | None = None
+    ) -> tuple[int, int]:
         """Keep what an earlier run of the same `identity` wrote, in whole multiples of `step` answers.
 
         Returns the number of answers kept and the non-responses among them. `ids` are those of all trials.
+        With `details`, float32 rows of every answer are written as well, as a NumPy array of that shape.
         """
         kept, size, silent = 0, 0, 0
         with _faults(self.path):
             if self.stream.seek(0, os.SEEK_END):
                 if self._read_identity() == identity:
-                    kept, size, silent = self._valid(ids, step)
+                    most = self._detailed(details) if details else None
+                    kept, size, silent = self._valid(islice(ids, most), step)
                     log.info("going on after %d answers of an earlier run", kept)
                 else:
                     log.info("%s is of another input or ensemble: starting anew", self.path)
@@ -93,7 +98,15 @@ class AnswerFile:
             unfinished = self.folder / f"{IDENTITY}.part"
             unfinished.write_bytes(orjson.dumps(identity, option=orjson.OPT_INDENT_2))
             unfinished.replace(self.folder / IDENTITY)
+        if details:
+            self._open_details(kept, details)
         return kept, silent
+
+    def _detailed(self, shape: tuple[int, int, int]) -> int:
+        """Answers whose details an earlier run has written."""
+        path = self.folder / DETAILS_PART
+        written = path.stat().st_size - len(_npy_header(shape)) if path.exists() else 0
+        return max(0, written // (shape[1] * shape[2] * 4))
 
     def _read_identity(self) -> Any:
         try:
@@ -120,8 +133,7 @@ class AnswerFile:
                 best = (count, size, silent)
         return best
 
-    def keep_details(self, kept: int, shape: tuple[int, int, int]) -> None:
-        """Also write float32 rows for each answer: a NumPy array of `shape`, answers first, that grows with them."""
+    def _open_details(self, kept: int, shape: tuple[int, int, int]) -> None:
         path = self.folder / DETAILS_PART
         with _faults(path):
             header = _npy_header(shape)

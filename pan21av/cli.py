@@ -26,6 +26,8 @@ engine_option = click.option(
 )  # fmt: skip
 address_option = click.option("--address", help="Of the Ray cluster; default: RAY_ADDRESS, else one on this machine.")
 
+resources_option = click.option("--resources", help="What a Ray task asks for, as in CPU=2,GPU=0.5.")
+
 
 class _Group(click.Group):
     """Turns our errors into one line and an exit code; --debug shows the traceback."""
@@ -86,6 +88,7 @@ def main(debug: bool, quiet: bool) -> None:
 @click.option("--details", is_flag=True, help="Also write what every member says of every pair, to details.npy.")
 @engine_option
 @address_option
+@resources_option
 def predict(source: str, output: str, **options: Any) -> None:
     """Answer every trial of a pairs.jsonl. A broken run goes on where it stopped."""
     from .predict import predict as run
@@ -236,6 +239,7 @@ def evaluate(as_json: bool, **options: Any) -> None:
 @device_option
 @engine_option
 @address_option
+@resources_option
 def train(**options: Any) -> None:
     """Train an ensemble on DATA: documents.jsonl, or PAN's pairs.jsonl with its truth."""
     from .train import train as run

@@ -40,6 +40,7 @@ def predict(
     details: bool = False,
     engine: str = "local",
     address: str | None = None,
+    resources: str | None = None,
 ) -> dict[str, Any]:
     """Answer every trial of `input` (a file, a directory with pairs.jsonl, or "-") in `output`/answers.jsonl.
 
@@ -57,7 +58,9 @@ def predict(
         found = _inspect(trials, lenient)
         log.info("pan21av %s, ensemble %s: %d members", __version__, ensemble.name, members)
         workers = stack.enter_context(
-            find_engine(engine, address).answering(ensemble, pairs=found.trials, device=device, threads=threads)
+            find_engine(engine, address, resources).answering(
+                ensemble, pairs=found.trials, device=device, threads=threads
+            )
         )
         log.info("computing on %s", workers.description)
         identity = {
@@ -68,9 +71,8 @@ def predict(
             "details": details,
         }
         ids = (trial.id for trial in trials.read(found.skip))
-        done, silent = out.start(identity, ids, step=PAIRS_A_CHUNK)
-        if details:
-            out.keep_details(done, (found.trials, 4, members))
+        shape = (found.trials, 4, members) if details else None
+        done, silent = out.start(identity, ids, step=PAIRS_A_CHUNK, details=shape)
         loaded = time.perf_counter()
         bar = stack.enter_context(Progress(found.trials, "pairs", done))
         waiting: deque[str] = deque()  # ids of trials that were read, but not answered yet

@@ -18,6 +18,9 @@ from pan21av.train import train
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'pan21av[ray]'")
 from ray.cluster_utils import Cluster
 
+from pan21av.engines.ray import parse_resources
+from pan21av.errors import InputError
+
 pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 
@@ -53,9 +56,9 @@ def trials(tmp_path_factory):
 
 def test_predict_gives_the_same_bytes(cluster, second, trials, tmp_path):
     folder, models, expected = trials
-    report = predict(str(folder), tmp_path, models=models, engine="ray", address=cluster.address)
+    report = predict(str(folder), tmp_path, models=models, engine="ray", address=cluster.address, resources="CPU=0.5")
     assert (tmp_path / "answers.jsonl").read_bytes() == expected
-    assert "2 nodes, 2 workers" in report["device"]
+    assert "2 nodes, 4 workers, 0.5 CPU each" in report["device"]
 
 
 def test_predict_survives_the_death_of_a_node(cluster, second, trials, tmp_path):
@@ -119,6 +122,14 @@ def test_no_cluster_there(trials, tmp_path, process):
     assert done.returncode == 3
     assert b"no Ray cluster at 127.0.0.1:1" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_resources():
+    assert parse_resources("CPU=2, GPU=0.5") == {"num_cpus": 2.0, "num_gpus": 0.5}
+    assert parse_resources(None) == {}
+    for wrong in ("CPU", "TPU=1", "CPU=many", "CPU=1,"):
+        with pytest.raises(InputError, match="--resources takes"):
+            parse_resources(wrong)
 
 
 def test_the_default_is_free_of_ray():

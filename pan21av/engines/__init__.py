@@ -39,8 +39,8 @@ class Engine(Protocol):
         """Results as tasks finish, at most `jobs` at a time; `tick` is called meanwhile."""
 
 
-def find_engine(name: str, address: str | None = None) -> Engine:
-    """`address` is that of a cluster. Ray is loaded only if it is asked for."""
+def find_engine(name: str, address: str | None = None, resources: str | None = None) -> Engine:
+    """`address` and `resources` (what one task asks for) are those of a cluster. Ray is loaded only if asked for."""
     if name == "local":
         from .local import Local
 
@@ -48,5 +48,5 @@ def find_engine(name: str, address: str | None = None) -> Engine:
     if name == "ray":
         from .ray import Ray
 
-        return Ray(address)
+        return Ray(address, resources)
     raise InputError(f"--engine takes local or ray, not {name!r}")

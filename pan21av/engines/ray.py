@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from .. import __version__
 from ..checkpoint import manifest_hash
-from ..errors import EnvironmentFault, PanError
+from ..errors import EnvironmentFault, InputError, PanError
 from ..verifier import PAIRS_A_CHUNK, Verdict, Verifier
 from . import Pair
 
@@ -61,27 +61,39 @@ def _cluster(address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
-def _options(device: str, cpus: float) -> dict[str, Any]:
-    """What one task asks for: its cores, and a GPU where the cluster has some."""
+def parse_resources(text: str | None) -> dict[str, float]:
+    """ "CPU=2,GPU=0.5" -> {"num_cpus": 2.0, "num_gpus": 0.5}"""
+    names = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
+    try:
+        given = dict(part.split("=") for part in text.split(",")) if text else {}
+        return {names[name.strip()]: float(value) for name, value in given.items()}
+    except (KeyError, ValueError):
+        raise InputError(
+            f"--resources takes CPU=, GPU= and memory= with numbers, as in CPU=2,GPU=0.5, not {text!r}"
+        ) from None
+
+
+def _options(device: str, cpus: float, resources: dict[str, float]) -> dict[str, Any]:
+    """What one task asks for: its cores, and a GPU where the cluster has some; or what the user says."""
     gpus = 1 if device != "cpu" and ray.cluster_resources().get("GPU") else 0
-    return {"num_cpus": cpus, "num_gpus": gpus, "max_retries": -1}
+    return {"num_cpus": cpus, "num_gpus": gpus, **resources, "max_retries": -1}
 
 
 class Ray:
-    def __init__(self, address: str | None = None) -> None:
-        self.address = address
+    def __init__(self, address: str | None = None, resources: str | None = None) -> None:
+        self.address, self.resources = address, parse_resources(resources)
 
     @contextmanager
     def answering(self, ensemble: Path, *, pairs: int, device: str, threads: int | None) -> Iterator[Cluster]:
         with _cluster(self.address):
-            yield Cluster(ensemble, device, threads or 1)
+            yield Cluster(ensemble, device, threads or 1, self.resources)
 
     def run_tasks(
         self, function: Callable[[Task], Result], tasks: list[Task], *, jobs: int, tick: Callable[[], None]
     ) -> Iterator[Result]:
         """Tasks find their files by path: the folders they name must be on a file system that all nodes share."""
         with _cluster(self.address):
-            remote: Any = ray.remote(_run_one).options(**_options("auto", 1))
+            remote: Any = ray.remote(_run_one).options(**_options("auto", 1, self.resources))
             waiting = deque(tasks)
             under_way: list[Any] = []
             while waiting or under_way:
@@ -94,19 +106,20 @@ class Ray:
 
 
 class Cluster:
-    def __init__(self, ensemble: Path, device: str, threads: int) -> None:
+    def __init__(self, ensemble: Path, device: str, threads: int, asked: dict[str, float]) -> None:
         resources = ray.cluster_resources()
         nodes = sum(node["Alive"] for node in ray.nodes())
-        self.options = _options(device, threads)
-        self.workers = max(1, int(resources.get("GPU", 0) if self.options["num_gpus"] else resources["CPU"] // threads))
+        self.options = _options(device, threads, asked)
+        kind, each = ("GPU", "num_gpus") if self.options["num_gpus"] else ("CPU", "num_cpus")
+        self.workers = max(1, int(resources.get(kind, 0) // max(self.options[each], 0.01)))
         self.device, self.threads = device, threads
         # The ensemble travels with the tasks, so that nodes need no common file system.
         self.files = ray.put(
             {p.name: p.read_bytes() for p in ensemble.iterdir() if p.suffix in (".json", ".safetensors")}
         )
         self.key = manifest_hash(ensemble)
-        each = "a GPU each" if self.options["num_gpus"] else f"{threads} thread{'s' * (threads > 1)} each"
-        self.description = f"a Ray cluster of {nodes} node{'s' * (nodes > 1)}, {self.workers} workers, {each}"
+        share = f"{self.options[each]:g} {kind} each"
+        self.description = f"a Ray cluster of {nodes} node{'s' * (nodes > 1)}, {self.workers} workers, {share}"
 
     def answers(self, pairs: Iterator[Pair]) -> Iterator[Verdict]:
         answer: Any = ray.remote(max_calls=0)(_answer_shard).options(**self.options)

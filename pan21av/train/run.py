@@ -51,6 +51,7 @@ def train(
     device: str = "auto",
     engine: str = "local",
     address: str | None = None,
+    resources: str | None = None,
 ) -> dict[str, Any]:
     """Train an ensemble into the folder `output`; unfinished work is kept in `work` and resumed.
 
@@ -64,7 +65,7 @@ def train(
     except ValueError as error:
         raise InputError(str(error)) from None
     work = work or output.with_name(output.name + ".work")
-    machines = find_engine(engine, address)
+    machines = find_engine(engine, address, resources)
     if engine == "local":
         chosen = choose_device(device)
         warn_without_kernel(chosen)
