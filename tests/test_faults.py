@@ -424,6 +424,17 @@ def test_output_without_the_right_to_write(anybodys, tiny_ensemble, process):
     assert "Permission denied" in one_line(done)
 
 
+def test_no_home_and_a_read_only_working_directory(tiny_ensemble, disk, tmp_path):
+    (tmp_path / "pairs.jsonl").write_bytes(pairs_of_words(40))
+    done = subprocess.run(
+        [sys.executable, "-m", "pan21av", "predict", "-i", tmp_path / "pairs.jsonl", "-o", tmp_path / "out",
+         "--models", tiny_ensemble],
+        cwd=disk("ro"), env={"PATH": os.environ["PATH"]}, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert len(answers(tmp_path / "out")) == 40
+
+
 def test_no_home_no_right_to_the_working_directory_or_the_package(anybodys, tiny_ensemble):
     environment = {"PATH": os.environ["PATH"]}
     done = subprocess.run(

@@ -22,6 +22,7 @@ from .settings import TrainSettings
 from .stage1 import Crops, Log, document_levs, head_losses, linear
 
 LENGTHS = (2_000, 5_000, 10_000)  # characters that validation texts are cut to
+UNFAMILIAR_SHARE = 0.5  # of different-author pairs that stand for a kind of text that training had none of
 CHARACTERS_A_TOKEN = 4.5  # of English prose, the space after it included
 
 
@@ -98,6 +99,10 @@ class StageTwo:
         pairs = draw_pairs(prepared.catalogue, documents, drawing, rng)
         same = torch.tensor(prepared.catalogue.same_author(pairs), dtype=torch.float32, device=self.device)[None]
         y1, y2 = (self.calibration.of(pairs[:, s], self._views(len(pairs), rng)) for s in (0, 1))
+        if self.settings.unfamiliar < 1:
+            nearer = torch.from_numpy(rng.random(len(pairs)) < UNFAMILIAR_SHARE).to(self.device)[None] & (same < 0.5)
+            scale = torch.where(nearer, self.settings.unfamiliar**0.5, 1.0)[..., None]
+            y2 = y1 + scale * (y2 - y1)
         return y1, y2, same
 
     def _drawn(self, documents: np.ndarray, draws: int, stream: int) -> tuple[Tensor, Tensor, Tensor]:
