@@ -70,8 +70,8 @@ class TrainSettings:
     # stage two
     head_epochs: int = 0  # > 0: BFS and UAL begin anew on calibration authors, from their moments
     head_lr: float = 1e-3
-    # Two authors of a kind of text that training had none of are nearer to each other than two of a familiar kind:
-    # their squared distance times this, for half of the pairs that scores and O2D2 learn from.
+    # Should two authors of a kind of text that training had none of be nearer to each other than two of a familiar
+    # kind: their squared distance times this, for half of the pairs that scores and O2D2 learn from.
     unfamiliar: float = 1.0
     crops: int = 1  # embeddings of each calibration and validation document: whole, then shorter crops
     draws: int = 1  # times that pairs are drawn in an epoch of stage two
