@@ -168,9 +168,13 @@ def _stack(config: ModelConfig, vocabulary: Vocabulary, states: Sequence[Mapping
 def _check_scores(members: Members) -> None:
     """Weights may be finite and yet give no probabilities: hostile ones are found before the work, not within it."""
     extremes = torch.stack([torch.ones(members.config.lev_dim), -torch.ones(members.config.lev_dim)])
-    first = extremes[[0, 0, 1]].expand(members.count, -1, -1)
-    second = extremes[[0, 1, 1]].expand(members.count, -1, -1)
-    scores = members.score(first, second)
+    levs = extremes.expand(members.count, -1, -1)
+    if members.strangers is not None:
+        tokens = torch.tensor([1.0, members.config.max_tokens])
+        levs = torch.cat(
+            [levs, torch.stack([members.strangers.behind(m, extremes, tokens) for m in range(members.count)])], -1
+        )
+    scores = members.score(members.pair(levs[:, [0, 0, 1]], levs[:, [0, 1, 1]]))
     for name in ("dml", "bfs", "ual", "o2d2"):
         faulty = ~torch.isfinite(getattr(scores, name)).all(1)
         if faulty.any():
@@ -183,9 +187,10 @@ def _write(path: Path, data: bytes) -> str:
 
 
 def compress(name: str, tensor: Tensor) -> Tensor:
-    """The large ones, of the encoder and of style, in half precision; the scores, small and delicate, stay in full."""
+    """The large ones, of encoder, style and strangers, in half precision; the scores, small and delicate, in full."""
     tensor = tensor.detach().cpu()
-    return (tensor.half() if name.startswith("encoder.") or name == "style.weight" else tensor.float()).contiguous()
+    halve = name.startswith("encoder.") or name in ("style.weight", "strangers.levs")
+    return (tensor.half() if halve else tensor.float()).contiguous()
 
 
 def member_files(state: Mapping[str, Tensor], *, half: bool) -> dict[str, bytes]:

@@ -27,12 +27,13 @@ class ModelConfig:
     style_dim: int = 0  # of the LEV, from frequencies of words and letter pairs (style.py); 0: as in the paper
     style_words: int = 0
     style_chars: int = 0
+    strangers: int = 0  # texts that distances are measured against (strangers.py); 0: as in the paper
     variant: str = "paper"  # "official": the formulas of the authors' published program
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            least = 0 if field.name.startswith("style_") else 1
+            least = 0 if field.name.startswith(("style_", "strangers")) else 1
             if field.type == "int" and not (type(value) is int and least <= value <= 4096):
                 raise ValueError(f"model setting {field.name} must be a number from {least} to 4096, not {value!r}")
         if self.style_dim >= self.lev_dim or self.style_chars > 64:
@@ -50,6 +51,11 @@ class ModelConfig:
     @property
     def style_features(self) -> int:
         return self.style_words + 1 + (self.style_chars + 1) ** 2 if self.style_dim else 0
+
+    @property
+    def lev_parts(self) -> tuple[int, ...]:
+        """How many numbers of the LEV come from the encoder, and how many from style."""
+        return (self.lev_dim - self.style_dim, self.style_dim) if self.style_dim else (self.lev_dim,)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -11,6 +11,7 @@ from .config import ModelConfig
 from .documents import Batch
 from .encoder import Encoder
 from .scores import BFS, DML, O2D2, UAL, Linear
+from .strangers import Pair, Strangers
 from .style import Style
 
 
@@ -38,19 +39,25 @@ class Members(nn.Module):
         self.encoder = Encoder(config, members, word_rows, char_rows)
         self.metric = Linear(members, 2 * config.document_hidden, config.lev_dim - config.style_dim)
         self.style = Style(members, config) if config.style_dim else None
+        self.strangers = Strangers(members, config) if config.strangers else None
         self.dml = DML(members, official)
         self.bfs = BFS(members, config.lev_dim, config.bfs_dim, official)
-        self.ual = UAL(members, config.lev_dim)
+        self.ual = UAL(members, config.lev_dim, knows_length=config.strangers > 0)
         self.o2d2 = O2D2(members, config.lev_dim)
 
     def lev(self, vectors: Tensor, batch: Batch | None = None) -> Tensor:
-        """Document vectors (M, D, 2H) of a batch -> linguistic embedding vectors (M, D, L)."""
+        """Document vectors (M, D, 2H) of a batch -> linguistic embedding vectors (M, D, L) and what belongs to them."""
         parts = [self.metric(vectors)]
         if self.style is not None:
             assert batch is not None
             assert batch.usage is not None
             parts.append(self.style(batch.usage, batch.tokens))
-        return torch.tanh(torch.cat(parts, -1))
+        y = torch.tanh(torch.cat(parts, -1))
+        if self.strangers is None:
+            return y
+        assert batch is not None
+        behind = [self.strangers.behind(m, y[m], batch.tokens) for m in range(self.count)]
+        return torch.cat([y, torch.stack(behind)], -1)
 
     def member_lev(self, m: int, vectors: Tensor, batch: Batch) -> Tensor:
         """One member: vectors (D, 2H) -> (D, L). In double precision: the last bits, which depend on
@@ -60,12 +67,20 @@ class Members(nn.Module):
         if self.style is not None:
             assert batch.usage is not None
             parts.append(self.style.member(m, batch.usage.double(), batch.tokens))
-        return torch.cat(parts, -1).tanh().float()
+        y = torch.cat(parts, -1).tanh()
+        if self.strangers is not None:
+            y = torch.cat([y, self.strangers.behind(m, y, batch.tokens)], -1)
+        return y.float()
 
-    def score(self, y1: Tensor, y2: Tensor) -> Scores:
-        """LEVs (M, P, L) of the first and second documents of P pairs."""
-        p_bfs = torch.sigmoid(self.bfs(y1, y2))
-        confusion = self.ual.confusion(y1, y2)
+    def pair(self, first: Tensor, second: Tensor) -> Pair:
+        """What `lev` gave for the first and second documents of P pairs, (M, P, ...) each, side by side."""
+        if self.strangers is None:
+            return Pair(first, second, first, second)
+        return self.strangers.pair(first, second)
+
+    def score(self, pair: Pair) -> Scores:
+        p_bfs = torch.sigmoid(self.bfs(pair.bare1, pair.bare2))
+        confusion = self.ual.confusion(pair.y1, pair.y2, scantness=pair.scantness)
         p_ual = self.ual.correct(confusion, p_bfs)
-        undecidable = torch.sigmoid(self.o2d2.logit(y1, y2, confusion))
-        return Scores(self.dml(y1, y2), p_bfs, p_ual, confusion, undecidable)
+        undecidable = torch.sigmoid(self.o2d2.logit(pair.y1, pair.y2, confusion))
+        return Scores(self.dml(pair.y1, pair.y2), p_bfs, p_ual, confusion, undecidable)

@@ -127,17 +127,25 @@ class BFS(nn.Module):
 class UAL(nn.Module):
     """Uncertainty adaptation: a confusion matrix for each pair corrects the BFS posterior."""
 
-    def __init__(self, members: int, lev_dim: int) -> None:
+    def __init__(self, members: int, lev_dim: int, knows_length: bool = False) -> None:
         super().__init__()
-        self.hidden = Linear(members, lev_dim, 2 * lev_dim)
+        self.hidden = Linear(members, lev_dim + knows_length, 2 * lev_dim)
         self.logits = Linear(members, 2 * lev_dim, 4)
+        # Less text, less certain: how fast.
+        self.slope = nn.Parameter(torch.zeros(members)) if knows_length else None
 
-    def confusion(self, y1: Tensor, y2: Tensor, keep: Tensor | None = None) -> Tensor:
+    def confusion(self, y1: Tensor, y2: Tensor, keep: Tensor | None = None, scantness: Tensor | None = None) -> Tensor:
         """C[..., j, i] = p(H_j | decided for H_i): columns sum to one -> (M, P, 2, 2)"""
-        hidden = torch.tanh(self.hidden((y1 - y2).square()))
+        x = (y1 - y2).square()
+        if scantness is not None:
+            x = torch.cat([x, scantness[..., None]], -1)
+        hidden = torch.tanh(self.hidden(x))
         if keep is not None:
             hidden = hidden * keep
-        return self.logits(hidden).unflatten(-1, (2, 2)).softmax(-2)
+        logits = self.logits(hidden)
+        if scantness is not None and self.slope is not None:
+            logits = logits * (self.slope[:, None] * scantness).exp()[..., None]
+        return logits.unflatten(-1, (2, 2)).softmax(-2)
 
     @staticmethod
     def correct(confusion: Tensor, p_bfs: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from .parallel import ordered_map, usable_cores
 from .text import Tokens, tokenise_all
 
 PAIRS_A_CHUNK = 32  # encoded together: enough to share token types, little enough memory
-CACHED_LEVS = 8_000  # documents remembered, should they come again
+CACHED_LEVS = 4_000  # documents remembered, should they come again: 54 MB of 21 members
 CHUNKS_UNDER_WAY = 2
 
 
@@ -40,7 +40,7 @@ class Verdict:
     p_bfs: np.ndarray | None = None
     p_ual: np.ndarray | None = None
     p_o2d2: np.ndarray | None = None
-    distance: float | None = None  # squared, between the LEVs; mean over members
+    distance: float | None = None  # squared, between the LEVs, in the pair's units; mean over members
 
     @property
     def decision(self) -> bool | None:
@@ -189,8 +189,9 @@ class Verifier:
     @torch.inference_mode()
     def _verdicts(self, pairs: list[tuple[_Lev, _Lev]]) -> list[Verdict]:
         first, second = (torch.stack([pair[side].value for pair in pairs], 1) for side in (0, 1))  # (M, P, L)
-        scores = self.members.score(first, second).cpu()
-        distances = (first - second).square().sum(-1).mean(0).tolist()
+        compared = self.members.pair(first, second)
+        scores = self.members.score(compared).cpu()
+        distances = compared.distance.mean(0).tolist()
         dml, bfs, ual, o2d2 = (t.numpy().astype(np.float64) for t in (scores.dml, scores.bfs, scores.ual, scores.o2d2))
         answers, abstain = decide(ual, o2d2), abstaining(o2d2)
         verdicts = []

@@ -55,7 +55,7 @@ def test_vectors_confusion_and_attention(case, verifier):
     with torch.inference_mode():
         encoding = members.encoder(batch, native=verifier.native, with_weights=True)
         y1, y2 = members.lev(encoding.vectors).chunk(2, 1)
-        scores = members.score(y1, y2)
+        scores = members.score(members.pair(y1, y2))
     close = {"atol": 1e-5, "rtol": 0}
     np.testing.assert_allclose(y1[0], expected["lev_L"], **close)
     np.testing.assert_allclose(y2[0], expected["lev_R"], **close)

@@ -60,7 +60,7 @@ def test_scores_are_symmetric_and_probabilities(seed, pairs):
     members = random_members(3)
     generator = torch.Generator().manual_seed(seed)
     y1, y2 = torch.rand(2, 3, pairs, TINY.lev_dim, generator=generator) * 2 - 1
-    one, other = members.score(y1, y2), members.score(y2, y1)
+    one, other = members.score(members.pair(y1, y2)), members.score(members.pair(y2, y1))
     for name in ("dml", "bfs", "ual", "confusion", "o2d2"):
         values = getattr(one, name)
         assert torch.equal(values, getattr(other, name)), name

@@ -175,7 +175,7 @@ def test_each_score_is_trained_by_its_own_loss_only():
     vectors = torch.randn(1, 12, 2 * TINY.document_hidden, requires_grad=True)
     y1, y2 = members.lev(vectors).chunk(2, 1)
     same = torch.tensor([[1.0, 0, 1, 0, 1, 0]])
-    bfs, ual = head_losses(members, y1, y2, same, settings)
+    bfs, ual = head_losses(members, members.pair(y1, y2), same, settings)
     losses = {"dml": dml_loss(members.dml(y1, y2), same, settings), "bfs": bfs, "ual": ual}
     groups = {
         "vectors": [vectors],

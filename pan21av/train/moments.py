@@ -14,10 +14,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..scores import BFS, DML, UAL
+from ..strangers import Pair
 
 SPREAD = 0.4  # standard deviation of the projections: where tanh is nearly linear
 SHRINKS = (0.1, 0.3, 0.6, 0.9, 1.0)  # tried: how much depends on the number of authors and of dimensions
-Pairs = tuple[Tensor, Tensor, Tensor]  # LEVs (1, P, L) of both sides, labels (1, P)
+Pairs = tuple[Pair, Tensor]  # and labels (1, P)
 NUISANCE = 10.0  # weight of what sources differ in: a pair always shares it, so it must not count
 
 
@@ -66,17 +67,18 @@ def start_bfs(bfs: BFS, levs: Tensor, author: np.ndarray, source: np.ndarray, sh
 
 
 @torch.no_grad()
-def settle_bfs(bfs: BFS, variance: Tensor, share: Tensor, y1: Tensor, y2: Tensor, same: Tensor) -> float:
+def settle_bfs(bfs: BFS, variance: Tensor, share: Tensor, pairs: Pairs) -> float:
     """Scale the between-author share so that the posterior fits pairs best; returns its cross-entropy.
 
     With the variance kept, this is a temperature that leaves the score an exact likelihood ratio.
     """
+    pair, same = pairs
 
     def put(scale: float) -> float:
         between = scale * share
         bfs.within[0] = torch.diag(-0.5 * ((1 - between) * variance).log())
         bfs.between[0] = torch.diag(-0.5 * (between * variance).log())
-        return float(F.binary_cross_entropy_with_logits(bfs(y1, y2), same))
+        return float(F.binary_cross_entropy_with_logits(bfs(pair.bare1, pair.bare2), same))
 
     loss, best = min((put(scale), scale) for scale in np.linspace(0.05, 1, 39).tolist())
     put(best)
@@ -85,13 +87,13 @@ def settle_bfs(bfs: BFS, variance: Tensor, share: Tensor, y1: Tensor, y2: Tensor
 
 def start_dml(dml: DML, pairs: Pairs, steps: int = 300) -> None:
     """Fit p = exp(-gamma d^alpha) to pairs by its cross-entropy, from a half at the median distance on."""
-    y1, y2, same = pairs
+    pair, same = pairs
     with torch.no_grad():
-        median = (y1 - y2).square().sum(-1).median()
+        median = pair.distance.median()
         dml.log_gamma.copy_((math.log(2) / median ** dml.log_alpha.exp()).log())
     optimizer = torch.optim.Adam(dml.parameters(), lr=0.02)
     for _ in range(steps):
-        loss = F.binary_cross_entropy(dml(y1, y2).clamp(1e-6, 1 - 1e-6), same)
+        loss = F.binary_cross_entropy(dml(pair.y1, pair.y2).clamp(1e-6, 1 - 1e-6), same)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
@@ -106,44 +108,51 @@ RIDGES = (0.001, 0.01, 0.1, 1.0)  # tried
 def start_ual(ual: UAL, bfs: BFS, pairs: Pairs, held_out: Pairs, steps: int = 300) -> float:
     """Fit what matters most of UAL: how far to trust BFS, and one weighted distance that corrects it.
 
-    p = p_BFS sigmoid(k tanh(s / k) + b + t) + (1 - p_BFS) sigmoid(k tanh(s / k) + b - t), where s is a weighted sum
-    of the squared differences: exactly a UAL whose first hidden unit is tanh(s / k). A few hundred
-    authors cannot teach all of UAL's weights, but these. The ridge towards equal weights, and when
-    to stop, are chosen on held-out pairs; returns their cross-entropy.
+    p = p_BFS sigmoid(g (k tanh(s / k) + b + t)) + (1 - p_BFS) sigmoid(g (k tanh(s / k) + b - t)), where s is a
+    weighted sum of the squared differences: exactly a UAL whose first hidden unit is tanh(s / k). Where it
+    knows how scant the texts are, s has a term for that, and g = exp(slope scantness); else g = 1.
+    A few hundred authors cannot teach all of UAL's weights, but these. The ridge towards equal
+    weights, and when to stop, are chosen on held-out pairs; returns their cross-entropy.
     """
     with torch.no_grad():
-        features = [(y1 - y2).square()[0] for y1, y2, _ in (pairs, held_out)]
+        features = [pair.squares[0] for pair, _ in (pairs, held_out)]
         mean, deviation = features[0].mean(0), features[0].std(0).clamp_min(1e-6)
-        (x, x_held), (p, p_held) = (
+        (x, x_held), (p, p_held), (scant, scant_held) = (
             [(f - mean) / deviation for f in features],
-            [torch.sigmoid(bfs(y1, y2))[0] for y1, y2, _ in (pairs, held_out)],
-        )
-    same, same_held = pairs[2][0], held_out[2][0]
+            [torch.sigmoid(bfs(pair.bare1, pair.bare2))[0] for pair, _ in (pairs, held_out)],
+            [torch.zeros(f.shape[:1]).to(f) if pair.scantness is None else pair.scantness[0]
+             for f, (pair, _) in zip(features, (pairs, held_out), strict=True)],
+        )  # fmt: skip
+    same, same_held = pairs[1][0], held_out[1][0]
     best, chosen = math.inf, None
     for ridge in RIDGES:
-        trust, bias, log_k = (torch.tensor(v, device=x.device, requires_grad=True) for v in (0.4, 0.0, 1.5))
+        trust, bias, log_k, amount, slope = (
+            torch.tensor(v, device=x.device, requires_grad=True) for v in (0.4, 0.0, 1.5, 0.0, 0.0)
+        )
         level = torch.tensor(-0.03, device=x.device, requires_grad=True)
         own = torch.zeros(x.shape[1], device=x.device, requires_grad=True)
         optimizer = torch.optim.Adam(
-            [{"params": [trust, bias, log_k], "lr": 0.03}, {"params": [level, own], "lr": 0.003}]
+            [{"params": [trust, bias, log_k, amount, slope], "lr": 0.03}, {"params": [level, own], "lr": 0.003}]
         )
-        values = (trust, bias, log_k, level, own)
+        values = (trust, bias, log_k, amount, slope, level, own)
 
         def posterior(
-            x: Tensor, p: Tensor, trust: Tensor, bias: Tensor, log_k: Tensor, level: Tensor, own: Tensor
-        ) -> Tensor:
-            k, trust = log_k.exp(), trust.clamp(0, MOST_TRUST)
-            s = k * torch.tanh(x @ (level + own) / k) + bias
-            return (p * torch.sigmoid(s + trust) + (1 - p) * torch.sigmoid(s - trust)).clamp(1e-6, 1 - 1e-6)
+            x: Tensor, p: Tensor, scant: Tensor, trust: Tensor, bias: Tensor, log_k: Tensor, amount: Tensor,
+            slope: Tensor, level: Tensor, own: Tensor,
+        ) -> Tensor:  # fmt: skip
+            k, trust, g = log_k.exp(), trust.clamp(0, MOST_TRUST), (slope * scant).exp()
+            s = k * torch.tanh((x @ (level + own) + amount * scant) / k) + bias
+            p_same = p * torch.sigmoid(g * (s + trust)) + (1 - p) * torch.sigmoid(g * (s - trust))
+            return p_same.clamp(1e-6, 1 - 1e-6)
 
         for step in range(steps):
-            loss = F.binary_cross_entropy(posterior(x, p, *values), same) + ridge * own.square().sum()
+            loss = F.binary_cross_entropy(posterior(x, p, scant, *values), same) + ridge * own.square().sum()
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()
             if step % 10 == 9:
                 with torch.no_grad():
-                    now = float(F.binary_cross_entropy(posterior(x_held, p_held, *values), same_held))
+                    now = float(F.binary_cross_entropy(posterior(x_held, p_held, scant_held, *values), same_held))
                 if now < best:
                     best, chosen = now, [value.detach().clone() for value in values]
     assert chosen is not None
@@ -153,12 +162,15 @@ def start_ual(ual: UAL, bfs: BFS, pairs: Pairs, held_out: Pairs, steps: int = 30
 
 @torch.no_grad()
 def _put_ual(
-    ual: UAL, mean: Tensor, deviation: Tensor, trust: Tensor, bias: Tensor, log_k: Tensor, level: Tensor, own: Tensor
-) -> None:
+    ual: UAL, mean: Tensor, deviation: Tensor, trust: Tensor, bias: Tensor, log_k: Tensor, amount: Tensor,
+    slope: Tensor, level: Tensor, own: Tensor,
+) -> None:  # fmt: skip
     """The other hidden units keep their random weights, but say next to nothing yet."""
     k, trust = log_k.exp(), trust.clamp(0, MOST_TRUST)
     weights = (level + own) / deviation / k
-    ual.hidden.weight[0, :, 0], ual.hidden.bias[0, 0] = weights, -(mean @ weights)
+    ual.hidden.weight[0, : len(weights), 0], ual.hidden.bias[0, 0] = weights, -(mean @ weights)
+    if ual.slope is not None:
+        ual.hidden.weight[0, -1, 0], ual.slope[0] = amount / k, slope
     ual.logits.weight.mul_(0.01)
     half = torch.stack([-k, -k, k, k]) / 2  # (j, i): towards "different" in the first row, "same" in the second
     ual.logits.weight[0, 0] = half

@@ -192,7 +192,8 @@ def picture(tasks: list[MemberTask]) -> bytes | None:
         return None
     files = [task.folder / HISTORY for task in tasks if (task.folder / HISTORY).exists()]
     histories = [[orjson.loads(line) for line in file.read_bytes().splitlines()] for file in files]
-    if not histories:
+    histories = [h for h in histories if any(r["stage"] in ("warm-up", "pairs") for r in h)]
+    if not histories:  # stage one of all members was taken over
         return None
     panels = {
         "stage one: loss": {"loss": "warm-up", "dml_loss": "DML", "bfs_loss": "BFS", "ual_loss": "UAL"},

@@ -26,7 +26,7 @@ from ..parallel import usable_cores
 from ..progress import clock
 from ..text import RECIPE
 from .corpus import Document
-from .member import ENSEMBLE_SCORES, HISTORY, PARTS, RESULT, MemberTask, adopt, train_member
+from .member import ENSEMBLE_SCORES, HISTORY, PARTS, RESULT, MemberTask, adopt, train_member, with_strangers
 from .prepare import Prepared, format_table, prepare
 from .report import ensemble_report, member_scores, model_card, picture, reliability_picture
 from .settings import TrainSettings, load_settings
@@ -102,8 +102,9 @@ def _train(
         raise EnvironmentFault(f"{error.filename or work}: {error.strerror}") from None
     log.info("%s", format_table(prepared.table))
     tasks = _tasks(prepared, settings, members, seed, work, devices)
-    if adopted := adopt(tasks, output, _identity(prepared, settings, seed)):
-        log.info("%d members taken over from %s", adopted, output)
+    adopted, bodies = adopt(tasks, output, _identity(prepared, settings, seed))
+    if adopted or bodies:
+        log.info("%d members taken over from %s, and stage one of %d", adopted, output, bodies)
     _run_all(tasks, jobs, settings, machines)
     return _assemble(tasks, prepared, settings, seed, output, notes, time.time() - began)
 
@@ -258,7 +259,7 @@ def _assemble(
     extra |= {name: data for name, data in drawn.items() if data}
     save_ensemble(
         output,
-        config=settings.model,
+        config=with_strangers(settings, prepared).model,
         recipe=RECIPE,
         vocabulary=prepared.vocabulary,
         members=[{part: (task.folder / f"{part}.safetensors").read_bytes() for part in PARTS} for task in tasks],

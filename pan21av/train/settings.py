@@ -17,6 +17,9 @@ else:
     import tomli as tomllib
 
 
+STAGE_TWO = ("strangers", "head_", "unfamiliar", "sharpen", "crops", "draws", "o2d2_", "eps_")  # names begin like that
+
+
 @dataclass(frozen=True)
 class TrainSettings:
     """The defaults are the paper's; `presets` below says where `compact` differs."""
@@ -70,9 +73,8 @@ class TrainSettings:
     # stage two
     head_epochs: int = 0  # > 0: BFS and UAL begin anew on calibration authors, from their moments
     head_lr: float = 1e-3
-    # Should two authors of a kind of text that training had none of be nearer to each other than two of a familiar
-    # kind: their squared distance times this, for half of the pairs that scores and O2D2 learn from.
-    unfamiliar: float = 1.0
+    unfamiliar: float = 0.5  # share of its pairs for which the strangers of their source do not count
+    sharpen: float = 1.0  # factor on UAL's logits: the mean of members that differ is less certain than each of them
     crops: int = 1  # embeddings of each calibration and validation document: whole, then shorter crops
     draws: int = 1  # times that pairs are drawn in an epoch of stage two
     o2d2_epochs: int = 60
@@ -92,6 +94,8 @@ class TrainSettings:
         for name in ("words", "chars", "warmup_steps", "warmup_authors", "batch_pairs", "o2d2_batch", "crops"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
+        if self.model.strangers and not self.head_epochs:
+            raise ValueError("strangers need head_epochs: scores must learn to use them")
         for low, high in (("warmup_min_windows", "warmup_windows"), ("crop_min_windows", "crop_windows")):
             if getattr(self, low) > getattr(self, high):
                 raise ValueError(f"{low} must not exceed {high}")
@@ -99,6 +103,11 @@ class TrainSettings:
     @property
     def dropout(self) -> Dropout:
         return Dropout(self.drop_words, self.drop_cnn, self.drop_lstm, self.drop_attention, self.drop_metric)
+
+    @property
+    def stage_one(self) -> dict[str, Any]:
+        """The settings that stage one depends on: all but those of stage two."""
+        return {name: value for name, value in self.to_dict().items() if not name.startswith(STAGE_TWO)}
 
     @property
     def stage_one_epochs(self) -> int:

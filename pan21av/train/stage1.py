@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..documents import Batch
 from ..metrics import auc, pan_metrics
 from ..model import Members
 from ..scores import BFS, DML, Linear
+from ..strangers import Pair
 from .pairs import TRAINING, draw_pairs
 from .prepare import TRAIN, Prepared
 from .settings import TrainSettings
@@ -65,16 +66,14 @@ def ual_loss(confusion: Tensor, p_ual: Tensor, same: Tensor, beta: float) -> Ten
     return (-p.log() - beta * entropy).mean()
 
 
-def head_losses(
-    members: Members, y1: Tensor, y2: Tensor, same: Tensor, settings: TrainSettings
-) -> tuple[Tensor, Tensor]:
+def head_losses(members: Members, pair: Pair, same: Tensor, settings: TrainSettings) -> tuple[Tensor, Tensor]:
     """BFS and UAL on LEVs (1, P, L) that they do not change; UAL does not change BFS."""
-    y1, y2 = y1.detach(), y2.detach()
+    y1, y2 = pair.bare1.detach(), pair.bare2.detach()
     keep = F.dropout(torch.ones_like(y1), settings.drop_metric, members.training)  # shared by the two documents
     logit = members.bfs(y1 * keep, y2 * keep)
     width = 2 * settings.model.lev_dim
     keep_hidden = F.dropout(torch.ones(*y1.shape[:2], width, device=y1.device), settings.drop_metric, members.training)
-    confusion = members.ual.confusion(y1, y2, keep_hidden)
+    confusion = members.ual.confusion(pair.y1.detach(), pair.y2.detach(), keep_hidden, pair.scantness)
     p_ual = members.ual.correct(confusion, torch.sigmoid(logit).detach())
     return F.binary_cross_entropy_with_logits(logit, same), ual_loss(confusion, p_ual, same, settings.ual_beta)
 
@@ -221,7 +220,9 @@ class StageOne:
         self.prepared, self.settings, self.seed, self.device = prepared, settings, seed, device
         torch.manual_seed(seed)
         vocabulary = prepared.vocabulary
-        members = Members(settings.model, 1, vocabulary.word_rows, vocabulary.char_rows)
+        # Strangers come with stage two.
+        model = replace(settings.model, strangers=0)
+        members = Members(model, 1, vocabulary.word_rows, vocabulary.char_rows)
         if prepared.vectors is not None:
             known = ~np.isnan(prepared.vectors[:, 0])
             with torch.no_grad():
@@ -374,7 +375,7 @@ class StageOne:
             vectors, batch = self._encode([crops.for_pair(int(d)) for d in part.T.flatten()])
             y1, y2 = members.lev(self._drop(vectors), batch).chunk(2, 1)
             p_dml = members.dml(y1, y2)
-            bfs, ual = head_losses(members, y1, y2, same, settings)
+            bfs, ual = head_losses(members, members.pair(y1, y2), same, settings)
             topic_dml, topic_logit = state.probe(vectors)
             probe = dml_loss(topic_dml, topic, settings) + F.binary_cross_entropy_with_logits(topic_logit, topic)
             dml = dml_loss(p_dml, same, settings)
@@ -411,7 +412,7 @@ class StageOne:
         distance = (y1 - y2).square().sum(-1)[0].cpu().numpy()
         figures = {"dev_auc_distance": auc(truth, -distance)}
         if state.epoch > self.settings.warmup_epochs:
-            scores = state.members.score(y1, y2).cpu()
+            scores = state.members.score(state.members.pair(y1, y2)).cpu()
             figures |= {"dev_auc_bfs": auc(truth, scores.bfs[0].numpy())}
             figures |= pan_metrics(truth, scores.ual[0].numpy())
         return figures
