@@ -58,9 +58,9 @@ def proportional_bytes(pid: int) -> int:
 def measure(pairs: int, models: str, folder: Path) -> dict[str, float]:
     file = folder / f"pairs-{pairs}.jsonl"
     write_pairs(file, pairs)
-    command = [sys.executable, "-m", "pan21av", "predict", "-i", str(file), "-o", str(folder / f"out-{pairs}")]
+    command = [sys.executable, "-m", "pan21av", "-q", "predict", "-i", str(file), "-o", str(folder / f"out-{pairs}")]
     began, peak = time.perf_counter(), 0
-    with subprocess.Popen([*command, "--models", models, "--quiet"]) as process:
+    with subprocess.Popen([*command, "--models", models]) as process:
         while process.poll() is None:
             peak = max(peak, sum(map(proportional_bytes, tree_of(process.pid))))
             time.sleep(0.5)

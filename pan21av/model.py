@@ -80,7 +80,7 @@ class Members(nn.Module):
 
     def score(self, pair: Pair) -> Scores:
         p_bfs = torch.sigmoid(self.bfs(pair.bare1, pair.bare2))
-        confusion = self.ual.confusion(pair.y1, pair.y2, scantness=pair.scantness)
+        confusion = self.ual.confusion(pair.y1, pair.y2, lengths=pair.lengths)
         p_ual = self.ual.correct(confusion, p_bfs)
         undecidable = torch.sigmoid(self.o2d2.logit(pair.y1, pair.y2, confusion))
         return Scores(self.dml(pair.y1, pair.y2), p_bfs, p_ual, confusion, undecidable)

@@ -129,22 +129,25 @@ class UAL(nn.Module):
 
     def __init__(self, members: int, lev_dim: int, knows_length: bool = False) -> None:
         super().__init__()
-        self.hidden = Linear(members, lev_dim + knows_length, 2 * lev_dim)
+        self.hidden = Linear(members, lev_dim + 2 * knows_length, 2 * lev_dim)
         self.logits = Linear(members, 2 * lev_dim, 4)
         # Less text, less certain: how fast.
         self.slope = nn.Parameter(torch.zeros(members)) if knows_length else None
 
-    def confusion(self, y1: Tensor, y2: Tensor, keep: Tensor | None = None, scantness: Tensor | None = None) -> Tensor:
-        """C[..., j, i] = p(H_j | decided for H_i): columns sum to one -> (M, P, 2, 2)"""
+    def confusion(self, y1: Tensor, y2: Tensor, keep: Tensor | None = None, lengths: Tensor | None = None) -> Tensor:
+        """C[..., j, i] = p(H_j | decided for H_i): columns sum to one -> (M, P, 2, 2)
+
+        `lengths` (M, P, 2) as in strangers.Pair.
+        """
         x = (y1 - y2).square()
-        if scantness is not None:
-            x = torch.cat([x, scantness[..., None]], -1)
+        if lengths is not None:
+            x = torch.cat([x, lengths], -1)
         hidden = torch.tanh(self.hidden(x))
         if keep is not None:
             hidden = hidden * keep
         logits = self.logits(hidden)
-        if scantness is not None and self.slope is not None:
-            logits = logits * (self.slope[:, None] * scantness).exp()[..., None]
+        if lengths is not None and self.slope is not None:
+            logits = logits * (self.slope[:, None] * lengths[..., 0]).exp()[..., None]
         return logits.unflatten(-1, (2, 2)).softmax(-2)
 
     @staticmethod

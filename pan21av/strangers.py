@@ -33,7 +33,7 @@ class Pair:
     bare2: Tensor
     y1: Tensor  # (M, P, L), divided by the pair's unit
     y2: Tensor
-    scantness: Tensor | None = None  # (M, P): how little text there is
+    lengths: Tensor | None = None  # (M, P, 2): how little text there is, and how uneven the two are
 
     @property
     def squares(self) -> Tensor:
@@ -85,5 +85,5 @@ class Strangers(nn.Module):
             scales.append(unit.rsqrt()[..., None].expand(*unit.shape, size))
         scale = torch.cat(scales, -1)
         n1, n2 = (document[..., width].clamp_min(FEWEST_TOKENS) for document in (first, second))
-        scantness = (TYPICAL_TOKENS / 2 * (1 / n1 + 1 / n2)).log()
-        return Pair(bare1, bare2, bare1 * scale, bare2 * scale, scantness)
+        scantness, unevenness = (TYPICAL_TOKENS / 2 * (1 / n1 + 1 / n2)).log(), (n1.log() - n2.log()).abs()
+        return Pair(bare1, bare2, bare1 * scale, bare2 * scale, torch.stack([scantness, unevenness], -1))

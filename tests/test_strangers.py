@@ -60,7 +60,8 @@ def test_a_pair_is_measured_in_the_mean_of_its_units():
     expected = torch.cat([squares[..., :5] / 1.0, squares[..., 5:] / 3.0], -1)
     torch.testing.assert_close(pair.squares, expected)
     torch.testing.assert_close(pair.bare1, bare[0])
-    assert pair.scantness.flatten().tolist() == pytest.approx([math.log(1330 / 2 * (1 / 500 + 1 / 2000))] * 6)
+    expected_lengths = [math.log(1330 / 2 * (1 / 500 + 1 / 2000)), math.log(2000 / 500)]
+    assert pair.lengths.flatten().tolist() == pytest.approx(expected_lengths * 6)
 
 
 def test_scores_are_symmetric_and_know_the_length():
@@ -94,24 +95,25 @@ def test_both_ways_to_the_lev_agree():
 
 
 def test_ual_learns_what_length_means():
-    """Pairs whose logit is 2 exp(-0.5 scantness) (1 - distance + 0.7 scantness): start_ual finds amount and slope."""
+    """Pairs whose logit is 2 exp(-0.5 scantness) (1 - distance + 0.7 scantness + unevenness)."""
     generator = torch.Generator().manual_seed(3)
 
     def drawn(count):
         scantness = torch.rand(1, count, generator=generator) * 3 - 1.5
         distance = torch.rand(1, count, generator=generator) * 4 - 1
-        logit = 2 * torch.exp(-0.5 * scantness) * (1 - distance + 0.7 * scantness)
+        unevenness = torch.rand(1, count, generator=generator)
+        logit = 2 * torch.exp(-0.5 * scantness) * (1 - distance + 0.7 * scantness + unevenness)
         same = (torch.rand(1, count, generator=generator) < logit.sigmoid()).float()
         y1, y2 = torch.zeros(1, count, 3), torch.zeros(1, count, 3)
         y2[..., 0] = (distance + 1).sqrt()
-        return (Pair(y1, y2, y1, y2, scantness), same), logit.sigmoid()
+        return (Pair(y1, y2, y1, y2, torch.stack([scantness, unevenness], -1)), same), logit.sigmoid()
 
     torch.manual_seed(0)
     bfs, ual = BFS(1, 3, 2, official=False).requires_grad_(False), UAL(1, 3, knows_length=True).requires_grad_(False)
     bfs.projection.weight.zero_()  # says nothing: UAL must do it all
     start_ual(ual, bfs, drawn(20_000)[0], drawn(5_000)[0], steps=1500)
     (pair, _), truth = drawn(2_000)
-    said = ual.correct(ual.confusion(pair.y1, pair.y2, scantness=pair.scantness), torch.full((1, 2_000), 0.5))
+    said = ual.correct(ual.confusion(pair.y1, pair.y2, lengths=pair.lengths), torch.full((1, 2_000), 0.5))
     assert float((said - truth).abs().mean()) < 0.03
     assert float(ual.slope) == pytest.approx(-0.5, abs=0.12)
 

@@ -110,49 +110,48 @@ def start_ual(ual: UAL, bfs: BFS, pairs: Pairs, held_out: Pairs, steps: int = 30
 
     p = p_BFS sigmoid(g (k tanh(s / k) + b + t)) + (1 - p_BFS) sigmoid(g (k tanh(s / k) + b - t)), where s is a
     weighted sum of the squared differences: exactly a UAL whose first hidden unit is tanh(s / k). Where it
-    knows how scant the texts are, s has a term for that, and g = exp(slope scantness); else g = 1.
+    knows how scant and uneven the texts are, s has terms for that, and g = exp(slope scantness); else g = 1.
     A few hundred authors cannot teach all of UAL's weights, but these. The ridge towards equal
     weights, and when to stop, are chosen on held-out pairs; returns their cross-entropy.
     """
     with torch.no_grad():
         features = [pair.squares[0] for pair, _ in (pairs, held_out)]
         mean, deviation = features[0].mean(0), features[0].std(0).clamp_min(1e-6)
-        (x, x_held), (p, p_held), (scant, scant_held) = (
+        (x, x_held), (p, p_held), (lengths, lengths_held) = (
             [(f - mean) / deviation for f in features],
             [torch.sigmoid(bfs(pair.bare1, pair.bare2))[0] for pair, _ in (pairs, held_out)],
-            [torch.zeros(f.shape[:1]).to(f) if pair.scantness is None else pair.scantness[0]
+            [torch.zeros(len(f), 2).to(f) if pair.lengths is None else pair.lengths[0]
              for f, (pair, _) in zip(features, (pairs, held_out), strict=True)],
         )  # fmt: skip
     same, same_held = pairs[1][0], held_out[1][0]
     best, chosen = math.inf, None
     for ridge in RIDGES:
-        trust, bias, log_k, amount, slope = (
-            torch.tensor(v, device=x.device, requires_grad=True) for v in (0.4, 0.0, 1.5, 0.0, 0.0)
-        )
+        trust, bias, log_k, slope = (torch.tensor(v, device=x.device, requires_grad=True) for v in (0.4, 0.0, 1.5, 0.0))
+        amounts = torch.zeros(2, device=x.device, requires_grad=True)
         level = torch.tensor(-0.03, device=x.device, requires_grad=True)
         own = torch.zeros(x.shape[1], device=x.device, requires_grad=True)
         optimizer = torch.optim.Adam(
-            [{"params": [trust, bias, log_k, amount, slope], "lr": 0.03}, {"params": [level, own], "lr": 0.003}]
+            [{"params": [trust, bias, log_k, slope, amounts], "lr": 0.03}, {"params": [level, own], "lr": 0.003}]
         )
-        values = (trust, bias, log_k, amount, slope, level, own)
+        values = (trust, bias, log_k, slope, amounts, level, own)
 
         def posterior(
-            x: Tensor, p: Tensor, scant: Tensor, trust: Tensor, bias: Tensor, log_k: Tensor, amount: Tensor,
-            slope: Tensor, level: Tensor, own: Tensor,
+            x: Tensor, p: Tensor, lengths: Tensor, trust: Tensor, bias: Tensor, log_k: Tensor, slope: Tensor,
+            amounts: Tensor, level: Tensor, own: Tensor,
         ) -> Tensor:  # fmt: skip
-            k, trust, g = log_k.exp(), trust.clamp(0, MOST_TRUST), (slope * scant).exp()
-            s = k * torch.tanh((x @ (level + own) + amount * scant) / k) + bias
+            k, trust, g = log_k.exp(), trust.clamp(0, MOST_TRUST), (slope * lengths[:, 0]).exp()
+            s = k * torch.tanh((x @ (level + own) + lengths @ amounts) / k) + bias
             p_same = p * torch.sigmoid(g * (s + trust)) + (1 - p) * torch.sigmoid(g * (s - trust))
             return p_same.clamp(1e-6, 1 - 1e-6)
 
         for step in range(steps):
-            loss = F.binary_cross_entropy(posterior(x, p, scant, *values), same) + ridge * own.square().sum()
+            loss = F.binary_cross_entropy(posterior(x, p, lengths, *values), same) + ridge * own.square().sum()
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()
             if step % 10 == 9:
                 with torch.no_grad():
-                    now = float(F.binary_cross_entropy(posterior(x_held, p_held, scant_held, *values), same_held))
+                    now = float(F.binary_cross_entropy(posterior(x_held, p_held, lengths_held, *values), same_held))
                 if now < best:
                     best, chosen = now, [value.detach().clone() for value in values]
     assert chosen is not None
@@ -162,15 +161,15 @@ def start_ual(ual: UAL, bfs: BFS, pairs: Pairs, held_out: Pairs, steps: int = 30
 
 @torch.no_grad()
 def _put_ual(
-    ual: UAL, mean: Tensor, deviation: Tensor, trust: Tensor, bias: Tensor, log_k: Tensor, amount: Tensor,
-    slope: Tensor, level: Tensor, own: Tensor,
+    ual: UAL, mean: Tensor, deviation: Tensor, trust: Tensor, bias: Tensor, log_k: Tensor, slope: Tensor,
+    amounts: Tensor, level: Tensor, own: Tensor,
 ) -> None:  # fmt: skip
     """The other hidden units keep their random weights, but say next to nothing yet."""
     k, trust = log_k.exp(), trust.clamp(0, MOST_TRUST)
     weights = (level + own) / deviation / k
     ual.hidden.weight[0, : len(weights), 0], ual.hidden.bias[0, 0] = weights, -(mean @ weights)
     if ual.slope is not None:
-        ual.hidden.weight[0, -1, 0], ual.slope[0] = amount / k, slope
+        ual.hidden.weight[0, len(weights) :, 0], ual.slope[0] = amounts / k, slope
     ual.logits.weight.mul_(0.01)
     half = torch.stack([-k, -k, k, k]) / 2  # (j, i): towards "different" in the first row, "same" in the second
     ual.logits.weight[0, 0] = half

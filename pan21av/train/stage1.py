@@ -73,7 +73,7 @@ def head_losses(members: Members, pair: Pair, same: Tensor, settings: TrainSetti
     logit = members.bfs(y1 * keep, y2 * keep)
     width = 2 * settings.model.lev_dim
     keep_hidden = F.dropout(torch.ones(*y1.shape[:2], width, device=y1.device), settings.drop_metric, members.training)
-    confusion = members.ual.confusion(pair.y1.detach(), pair.y2.detach(), keep_hidden, pair.scantness)
+    confusion = members.ual.confusion(pair.y1.detach(), pair.y2.detach(), keep_hidden, pair.lengths)
     p_ual = members.ual.correct(confusion, torch.sigmoid(logit).detach())
     return F.binary_cross_entropy_with_logits(logit, same), ual_loss(confusion, p_ual, same, settings.ual_beta)
 

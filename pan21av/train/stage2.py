@@ -268,7 +268,7 @@ class StageTwo:
             losses = []
             for pair, same in self._epoch(self.for_o2d2, rng, settings.o2d2_batch):
                 with torch.no_grad():
-                    confusion = members.ual.confusion(pair.y1, pair.y2, scantness=pair.scantness)
+                    confusion = members.ual.confusion(pair.y1, pair.y2, lengths=pair.lengths)
                     p = members.ual.correct(confusion, torch.sigmoid(members.bfs(pair.bare1, pair.bare2)))
                     wrong = (p > 0.5) != same.bool()
                     label = (wrong | ((p - 0.5).abs() <= candidates[:, None])).float()  # (eps, P)
