@@ -255,7 +255,11 @@ def _assemble(
         ),
         ENSEMBLE_SCORES: _npz(member_scores(tasks)),
     }
-    drawn = {"training.png": picture(tasks), "reliability.png": reliability_picture(tasks, prepared)}
+    before = output / "training.png"  # of the ensemble that all of stage one was taken over from
+    drawn = {
+        "training.png": picture(tasks) or (before.read_bytes() if before.exists() else None),
+        "reliability.png": reliability_picture(tasks, prepared),
+    }
     extra |= {name: data for name, data in drawn.items() if data}
     save_ensemble(
         output,
