@@ -68,7 +68,9 @@ def stranger_documents(prepared: Prepared, limit: int) -> np.ndarray:
     _, first = np.unique(prepared.catalogue.author[documents], return_index=True)
     documents = documents[np.sort(first)]
     source = prepared.catalogue.source[documents]
-    rank = np.array([np.sum(source[:n] == source[n]) for n in range(len(source))])
+    by_source = np.argsort(source, kind="stable")
+    rank = np.empty(len(source), dtype=np.int64)  # the how manieth of its source
+    rank[by_source] = np.arange(len(source)) - np.searchsorted(source[by_source], source[by_source])
     return np.sort(documents[np.argsort(rank, kind="stable")][:limit])
 
 
