@@ -1,5 +1,6 @@
 """Strangers as the yardstick: units, scantness and what stage two makes of them, against plain formulas."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -12,12 +13,16 @@ from hypothesis import strategies as st
 
 from pan21av import Verifier
 from pan21av.documents import batch_of_tokens
+from pan21av.model import Members
 from pan21av.scores import BFS, UAL
-from pan21av.strangers import NEIGHBOURS, Pair, nearness
+from pan21av.strangers import LEAST_UNIT, NEIGHBOURS, Pair, nearness
 from pan21av.text import tokenise_all
+from pan21av.train.member import with_strangers
 from pan21av.train.moments import start_ual
+from pan21av.train.prepare import prepare
 from pan21av.train.run import train
-from pan21av.train.settings import TrainSettings
+from pan21av.train.settings import TrainSettings, load_settings
+from pan21av.train.stage2 import StageTwo, stranger_documents
 
 CONFIG = replace(TINY, style_dim=4, style_words=6, style_chars=3, strangers=30)
 
@@ -141,3 +146,36 @@ def test_training_with_strangers_and_taking_over_stage_one(small_corpus, tmp_pat
     assert levs.shape[1] == verifier.config.strangers <= 25
     assert len(torch.unique(levs[0], dim=0)) == levs.shape[1]  # all different, none left at 0
     assert verifier.verify("the cat sat. " * 30, "a dog was not here! " * 30).probability <= 1
+
+
+def test_nobody_is_his_own_stranger(small_corpus, tmp_path):
+    """Units of calibration documents, in both guises, against a plain count over the strangers that may count."""
+    lines = [json.loads(line) for line in small_corpus.read_text().splitlines()]
+    for line in lines:  # two sources: a and b
+        line["source"] = "ab"[int.from_bytes(line["author"].encode(), "big") % 2]
+    corpus = tmp_path / "documents.jsonl"
+    corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    chosen = load_settings("compact", None, [*SMALL, "strangers=12", "train_share=0.4", "epochs=0"])
+    prepared = prepare(corpus, tmp_path / "prepared", chosen, workers=1)
+    chosen = with_strangers(chosen, prepared)
+    torch.manual_seed(1)
+    vocabulary = prepared.vocabulary
+    members = Members(chosen.model, 1, vocabulary.word_rows, vocabulary.char_rows)
+    two = StageTwo(members, prepared, chosen, 3, torch.device("cpu"))
+    strangers = stranger_documents(prepared, 12)
+    author, source = prepared.catalogue.author, prepared.catalogue.source
+    assert len(set(author[strangers])) == 12  # one document each
+    assert sorted(np.bincount(source[strangers])) == [6, 6]
+    views = two.calibration
+    assert views.levs.shape[:2] == (2, chosen.crops)
+    for document, row in views.row.items():
+        counted = [author[strangers] != author[document], source[strangers] != source[document]]
+        for guise in (0, 1):
+            y = views.levs[guise, 1, row, :12].double().numpy()
+            squares = [
+                float(np.square(y - lev).mean())
+                for lev, counts in zip(members.strangers.levs[0].double().numpy(), counted[guise], strict=True)
+                if counts
+            ]
+            expected = np.mean(sorted(squares)[:NEIGHBOURS])
+            assert float(views.levs[guise, 1, row, 13]) == pytest.approx(max(expected, LEAST_UNIT), rel=1e-3)
