@@ -49,17 +49,20 @@ def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
 
 def worker_pool(workers: int) -> ProcessPoolExecutor:
     """Fresh processes (no inherited threads or locks), each computing on one thread."""
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker)
+    return ProcessPoolExecutor(
+        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker, initargs=(os.getpid(),)
+    )
 
 
-def _begin_worker() -> None:
+def _begin_worker(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported there, if it is
-    threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_follow_parent, args=(parent,), daemon=True).start()
 
 
 def _follow_parent(parent: int) -> None:
-    """End with the parent, even a killed one: an orphan would go on writing what a new run resumes."""
+    """End with the parent, even one that was killed before this process had begun: an orphan would hold its pipes
+    open, or go on writing what a new run resumes."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)

@@ -1,6 +1,9 @@
 """What depends on the machine: device, cores, worker processes, progress."""
 
 import logging
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -85,3 +88,15 @@ def test_plain_progress_lines(monkeypatch, caplog):
         "2 of 8 pairs (25 %), 0.06 a second, about 1 min 33 s left",
         "4 of 8 pairs (50 %), 0.06 a second, about 1 min 02 s left",
     ]
+
+
+def test_a_worker_whose_parent_was_killed_before_it_began_ends():
+    """It finds itself with another parent from the start."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    script = f"import time; from pan21av.parallel import _begin_worker; _begin_worker({gone.pid}); time.sleep(60)"
+    assert subprocess.run([sys.executable, "-c", script], timeout=20).returncode == 1
+    alive = (
+        f"import os, time; from pan21av.parallel import _begin_worker; _begin_worker({os.getpid()}); time.sleep(1.5)"
+    )
+    assert subprocess.run([sys.executable, "-c", alive], timeout=20).returncode == 0
