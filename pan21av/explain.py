@@ -289,7 +289,7 @@ def _histogram(distances: Any, distance: float) -> str:
         f'<line x1="{x}" x2="{x}" y1="2" y2="114" stroke="currentColor" stroke-width="2.5"/>'
         f'<text x="{min(max(x, 40), 560)}" y="130" text-anchor="middle" style="fill:currentColor">this pair</text>'
         "</svg>"
-        "<figcaption>Distance of the style vectors, mean over members, among the validation pairs of the ensemble: "
+        "<figcaption>Distance of the style vectors, as the members measure it, among the ensemble's validation pairs: "
         '<b class="same">one author</b>, <b class="different">two authors</b>. '
         f"{100 * share(same):.0f} % of the pairs by one author and {100 * share(different):.0f} % of those by two are "
         "closer than this one.</figcaption></figure>"
