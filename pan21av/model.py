@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from .config import ModelConfig
 from .documents import Batch
 from .encoder import Encoder
-from .scores import BFS, DML, O2D2, UAL, Linear
-from .strangers import Pair, Strangers
+from .scores import BFS, DML, O2D2, UAL, LevPair, Linear
+from .strangers import Strangers
 from .style import Style
 
 
@@ -72,13 +72,13 @@ class Members(nn.Module):
             y = torch.cat([y, self.strangers.behind(m, y, batch.tokens)], -1)
         return y.float()
 
-    def pair(self, first: Tensor, second: Tensor) -> Pair:
+    def pair(self, first: Tensor, second: Tensor) -> LevPair:
         """What `lev` gave for the first and second documents of P pairs, (M, P, ...) each, side by side."""
         if self.strangers is None:
-            return Pair(first, second, first, second)
+            return LevPair(first, second, first, second)
         return self.strangers.pair(first, second)
 
-    def score(self, pair: Pair) -> Scores:
+    def score(self, pair: LevPair) -> Scores:
         p_bfs = torch.sigmoid(self.bfs(pair.bare1, pair.bare2))
         confusion = self.ual.confusion(pair.y1, pair.y2, lengths=pair.lengths)
         p_ual = self.ual.correct(confusion, p_bfs)

@@ -5,6 +5,7 @@ LEVs are (M, P, L) for P pairs. Everything is symmetric in the two documents, to
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -19,6 +20,26 @@ SOFTEN = 1e-6  # keeps covariances invertible
 def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """(M, P, I) x (M, I, O) + (M, O) -> (M, P, O)"""
     return torch.baddbmm(bias[:, None], x, weight)
+
+
+@dataclass(frozen=True)
+class LevPair:
+    """The LEVs of P pairs as the scores take them."""
+
+    bare1: Tensor  # (M, P, L)
+    bare2: Tensor
+    y1: Tensor  # (M, P, L), in the pair's units (strangers.py), if there are any
+    y2: Tensor
+    lengths: Tensor | None = None  # (M, P, 2): how little text there is, and how uneven the two are
+
+    @property
+    def squares(self) -> Tensor:
+        return (self.y1 - self.y2).square()
+
+    @property
+    def distance(self) -> Tensor:
+        """(M, P)"""
+        return self.squares.sum(-1)
 
 
 class Linear(nn.Module):
@@ -137,7 +158,7 @@ class UAL(nn.Module):
     def confusion(self, y1: Tensor, y2: Tensor, keep: Tensor | None = None, lengths: Tensor | None = None) -> Tensor:
         """C[..., j, i] = p(H_j | decided for H_i): columns sum to one -> (M, P, 2, 2)
 
-        `lengths` (M, P, 2) as in strangers.Pair.
+        `lengths` (M, P, 2) as in LevPair.
         """
         x = (y1 - y2).square()
         if lengths is not None:

@@ -12,37 +12,16 @@ each part of the LEV.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
 from .config import ModelConfig
+from .scores import LevPair
 
 NEIGHBOURS = 10
 LEAST_UNIT = 1e-4  # of the mean square of a difference; a text may be one of the strangers' own
 TYPICAL_TOKENS = 1330  # of two texts with which scantness is 0
-FEWEST_TOKENS = 300  # below, scores know no better: they learnt from no shorter texts
-
-
-@dataclass(frozen=True)
-class Pair:
-    """The LEVs of P pairs as the scores take them."""
-
-    bare1: Tensor  # (M, P, L)
-    bare2: Tensor
-    y1: Tensor  # (M, P, L), divided by the pair's unit
-    y2: Tensor
-    lengths: Tensor | None = None  # (M, P, 2): how little text there is, and how uneven the two are
-
-    @property
-    def squares(self) -> Tensor:
-        return (self.y1 - self.y2).square()
-
-    @property
-    def distance(self) -> Tensor:
-        """(M, P)"""
-        return self.squares.sum(-1)
+FEWEST_TOKENS = 300  # below, the logarithm would overstate what is missing
 
 
 def nearness(y: Tensor, strangers: Tensor, parts: tuple[int, ...], usable: Tensor | None = None) -> Tensor:
@@ -75,7 +54,7 @@ class Strangers(nn.Module):
         units = nearness(y, self.levs[m], self.parts, usable)
         return torch.cat([tokens.to(y.dtype)[:, None], units], -1)
 
-    def pair(self, first: Tensor, second: Tensor) -> Pair:
+    def pair(self, first: Tensor, second: Tensor) -> LevPair:
         """LEVs with those columns, (M, P, L + 1 + parts) each."""
         width = sum(self.parts)
         bare1, bare2 = first[..., :width], second[..., :width]
@@ -86,4 +65,4 @@ class Strangers(nn.Module):
         scale = torch.cat(scales, -1)
         n1, n2 = (document[..., width].clamp_min(FEWEST_TOKENS) for document in (first, second))
         scantness, unevenness = (TYPICAL_TOKENS / 2 * (1 / n1 + 1 / n2)).log(), (n1.log() - n2.log()).abs()
-        return Pair(bare1, bare2, bare1 * scale, bare2 * scale, torch.stack([scantness, unevenness], -1))
+        return LevPair(bare1, bare2, bare1 * scale, bare2 * scale, torch.stack([scantness, unevenness], -1))

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pan21av import Verifier
 from pan21av.documents import batch_of_tokens
 from pan21av.model import Members
-from pan21av.scores import BFS, UAL
-from pan21av.strangers import LEAST_UNIT, NEIGHBOURS, Pair, nearness
+from pan21av.scores import BFS, UAL, LevPair
+from pan21av.strangers import LEAST_UNIT, NEIGHBOURS, nearness
 from pan21av.text import tokenise_all
 from pan21av.train.member import with_strangers
 from pan21av.train.moments import start_ual
@@ -111,7 +111,7 @@ def test_ual_learns_what_length_means():
         same = (torch.rand(1, count, generator=generator) < logit.sigmoid()).float()
         y1, y2 = torch.zeros(1, count, 3), torch.zeros(1, count, 3)
         y2[..., 0] = (distance + 1).sqrt()
-        return (Pair(y1, y2, y1, y2, torch.stack([scantness, unevenness], -1)), same), logit.sigmoid()
+        return (LevPair(y1, y2, y1, y2, torch.stack([scantness, unevenness], -1)), same), logit.sigmoid()
 
     torch.manual_seed(0)
     bfs, ual = BFS(1, 3, 2, official=False).requires_grad_(False), UAL(1, 3, knows_length=True).requires_grad_(False)

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..scores import BFS, DML, UAL
-from ..strangers import Pair
+from ..scores import BFS, DML, UAL, LevPair
 
 SPREAD = 0.4  # standard deviation of the projections: where tanh is nearly linear
 SHRINKS = (0.1, 0.3, 0.6, 0.9, 1.0)  # tried: how much depends on the number of authors and of dimensions
-Pairs = tuple[Pair, Tensor]  # and labels (1, P)
+Pairs = tuple[LevPair, Tensor]  # and labels (1, P)
 NUISANCE = 10.0  # weight of what sources differ in: a pair always shares it, so it must not count
 
 

@@ -20,8 +20,7 @@ from torch.nn import functional as F
 from ..documents import Batch
 from ..metrics import auc, pan_metrics
 from ..model import Members
-from ..scores import BFS, DML, Linear
-from ..strangers import Pair
+from ..scores import BFS, DML, LevPair, Linear
 from .pairs import TRAINING, draw_pairs
 from .prepare import TRAIN, Prepared
 from .settings import TrainSettings
@@ -66,7 +65,7 @@ def ual_loss(confusion: Tensor, p_ual: Tensor, same: Tensor, beta: float) -> Ten
     return (-p.log() - beta * entropy).mean()
 
 
-def head_losses(members: Members, pair: Pair, same: Tensor, settings: TrainSettings) -> tuple[Tensor, Tensor]:
+def head_losses(members: Members, pair: LevPair, same: Tensor, settings: TrainSettings) -> tuple[Tensor, Tensor]:
     """BFS and UAL on LEVs (1, P, L) that they do not change; UAL does not change BFS."""
     y1, y2 = pair.bare1.detach(), pair.bare2.detach()
     keep = F.dropout(torch.ones_like(y1), settings.drop_metric, members.training)  # shared by the two documents
