@@ -1,22 +1,61 @@
 """pan21av: did the same person write these two texts? A calibrated probability, or 0.5.
 
-from pan21av import Verifier
-Verifier.load().verify(text, other).probability
+    from pan21av import Verifier
+
+    Verifier.load().verify(text, other).probability
+
+Every command is a function here as well: predict, verify, explain, evaluate, info, train.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-__all__ = ["PanError", "Verdict", "Verifier", "__version__"]
+try:
+    __version__ = version("pan21av")  # written once, in pyproject.toml
+except PackageNotFoundError:  # a tree that was never installed
+    __version__ = "unknown"
+
+__all__ = [
+    "Embedding",
+    "PanError",
+    "Verdict",
+    "Verifier",
+    "__version__",
+    "evaluate",
+    "explain",
+    "info",
+    "predict",
+    "train",
+    "verify",
+]
 
 if TYPE_CHECKING:
+    from .commands.evaluate import evaluate
+    from .commands.explain import explain
+    from .commands.info import info
+    from .commands.predict import predict
+    from .commands.verify import verify
     from .errors import PanError
-    from .verifier import Verdict, Verifier
+    from .network.embedding import Embedding
+    from .training.run import train
+    from .verdict import Verdict
+    from .verifier import Verifier
 
-_HOMES = {"PanError": "errors", "Verdict": "verifier", "Verifier": "verifier"}
+_HOMES = {
+    "Embedding": "network.embedding",
+    "PanError": "errors",
+    "Verdict": "verdict",
+    "Verifier": "verifier",
+    "evaluate": "commands.evaluate",
+    "explain": "commands.explain",
+    "info": "commands.info",
+    "predict": "commands.predict",
+    "train": "training.run",
+    "verify": "commands.verify",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -24,3 +63,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

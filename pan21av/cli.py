@@ -13,7 +13,8 @@ import click
 import orjson
 
 from . import __version__
-from .errors import InputError, PanError
+from .data.textfiles import read_text
+from .errors import PanError
 
 models_option = click.option(
     "--models", metavar="FOLDER|NAME", help="The ensemble; default: PAN21AV_MODELS, else the shipped one."
@@ -91,7 +92,7 @@ def main(debug: bool, quiet: bool) -> None:
 @resources_option
 def predict(source: str, output: str, **options: Any) -> None:
     """Answer every trial of a pairs.jsonl. A broken run goes on where it stopped."""
-    from .predict import predict as run
+    from .commands.predict import predict as run
 
     run(source, output, **options)
 
@@ -103,28 +104,20 @@ def predict(source: str, output: str, **options: Any) -> None:
 @models_option
 @device_option
 @threads_option
-def verify(first: Path, second: Path, as_json: bool, models: str | None, device: str, threads: int | None) -> None:
+def verify(first: Path, second: Path, as_json: bool, **options: Any) -> None:
     """Compare two text files."""
-    from .verifier import Verifier
+    from .commands.verify import verify as run
 
-    texts = [read_text(first), read_text(second)]
-    verifier = Verifier.load(models, device=device, threads=threads)
-    verdict = verifier.verify(*texts)
+    verdict = run(read_text(first), read_text(second), **options)
+    counts = {"abstained": verdict.abstained, "same": verdict.same, "different": verdict.different}
+    n_members = sum(counts.values())
     if as_json:
-        report = {
-            "probability": verdict.probability,
-            "decision": verdict.words,
-            "members": verifier.members.count,
-            "abstained": verdict.abstained,
-            "same": verdict.same,
-            "different": verdict.different,
-        }
+        report = {"probability": verdict.probability, "decision": verdict.words, "members": n_members, **counts}
         click.echo(orjson.dumps(report))
         return
     click.echo(f"{verdict.words} (probability of one author: {verdict.probability:.3f})")
     click.echo(
-        f"of {verifier.members.count} members {verdict.abstained} abstained, "
-        f"{verdict.same} said same, {verdict.different} different"
+        f"of {n_members} members {verdict.abstained} abstained, {verdict.same} said same, {verdict.different} different"
     )
 
 
@@ -140,8 +133,8 @@ def verify(first: Path, second: Path, as_json: bool, models: str | None, device:
 @threads_option
 def explain(texts: tuple[Path, ...], output: Path, source: str | None, trial: str | None, **options: Any) -> None:
     """A page on one pair: verdict, members, scores, habits, and where the encoder looked."""
-    from .explain import explain as run
-    from .explain import find_trial
+    from .commands.explain import explain as run
+    from .commands.explain import find_trial
 
     if len(texts) == 2 and source is None and trial is None:
         first, second = map(read_text, texts)
@@ -155,45 +148,27 @@ def explain(texts: tuple[Path, ...], output: Path, source: str | None, trial: st
     click.echo(f"{verdict.words} (probability of one author: {verdict.probability:.3f}) -> {output}")
 
 
-def read_text(path: Path) -> str:
-    try:
-        text = path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    if not text.strip():
-        raise InputError(f"{path} holds no text")
-    return text
-
-
 @main.command()
 @models_option
 @device_option
-def info(models: str | None, device: str) -> None:
-    """The ensemble's card, and what this machine would compute on."""
-    from .checkpoint import find_ensemble, read_manifest
-    from .device import choose_device, describe
-    from .parallel import usable_cores
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def info(as_json: bool, **options: Any) -> None:
+    """Which ensemble would answer, and on what; its card has the rest."""
+    from .commands.info import format_info
+    from .commands.info import info as run
 
-    folder = find_ensemble(models)
-    manifest = read_manifest(folder)
-    click.echo(f"ensemble   {manifest.get('name')} in {folder}")
-    click.echo(f"members    {len(manifest['members'])}, text recipe {manifest['recipe']}")
-    click.echo(f"computing  {describe(choose_device(device), usable_cores())}")
-    card = folder / "MODEL_CARD.md"
-    if card.exists():
-        click.echo("\n" + card.read_text("utf-8"))
+    facts = run(**options)
+    click.echo(orjson.dumps(facts) if as_json else format_info(facts))
 
 
-@main.command("import-official")
+@main.command("import-published")
 @click.argument("weights", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder of the new ensemble.")
-def import_official(weights: tuple[Path, ...], output: Path) -> None:
+def import_published(weights: tuple[Path, ...], output: Path) -> None:
     """Turn the authors' published weights (one pickle per member) into an ensemble."""
-    from .official import import_ensemble
+    from .network.import_published import import_published as run
 
-    import_ensemble(list(weights), output)
+    run(list(weights), output)
     click.echo(f"{len(weights)} members -> {output}")
 
 
@@ -208,8 +183,8 @@ def import_official(weights: tuple[Path, ...], output: Path) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the unrounded measures as JSON.")
 def evaluate(as_json: bool, **options: Any) -> None:
     """Score answers by PAN 2021's measures, and their calibration."""
-    from .evaluate import evaluate as run
-    from .evaluate import format_report
+    from .commands.evaluate import evaluate as run
+    from .commands.evaluate import format_report
 
     report = run(**options)
     for result in report.results:
@@ -223,16 +198,16 @@ def evaluate(as_json: bool, **options: Any) -> None:
 
 
 @main.command()
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder of the new ensemble.")
 @click.option("--truth", type=click.Path(path_type=Path), help="PAN's truth.jsonl, if DATA is a pairs.jsonl.")
 @click.option("--vectors", type=click.Path(path_type=Path), help="Word vectors as text (GloVe, word2vec, fastText).")
 @click.option("--preset", type=click.Choice(["paper", "compact"]), default="compact", show_default=True)
 @click.option("--config", type=click.Path(exists=True, path_type=Path), help="Settings as a TOML file.")
-@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="One setting; may be repeated.")
+@click.option("--set", "assignments", multiple=True, metavar="SECTION.NAME=VALUE", help="One setting; may be repeated.")
 @click.option("--split", type=click.Choice(["topics", "authors"]), help="Which of them are disjoint between sets.")
 @click.option("--notes", type=click.Path(exists=True, path_type=Path), help="Markdown to go into the model card.")
-@click.option("--members", default=21, show_default=True, type=click.IntRange(1))
+@click.option("--members", "n_members", default=21, show_default=True, type=click.IntRange(1))
 @click.option("--seed", default=1, show_default=True)
 @click.option("--work", type=click.Path(path_type=Path), help="Where unfinished work is kept [OUTPUT.work].")
 @click.option("--jobs", type=click.IntRange(1), help="Members side by side [the cores, or one per GPU].")
@@ -240,11 +215,14 @@ def evaluate(as_json: bool, **options: Any) -> None:
 @engine_option
 @address_option
 @resources_option
-def train(**options: Any) -> None:
-    """Train an ensemble on DATA: documents.jsonl, or PAN's pairs.jsonl with its truth."""
-    from .train import train as run
+def train(
+    data: tuple[Path, ...], output: Path, preset: str, config: Path | None, assignments: tuple[str, ...],
+    split: str | None, **options: Any,
+) -> None:  # fmt: skip
+    """Train an ensemble on DATA: documents.jsonl (one or several), or PAN's pairs.jsonl with its truth."""
+    from .training.run import train as run
+    from .training.settings import load_settings
 
-    split = options.pop("split")
     if split:
-        options["assignments"] = (*options["assignments"], f"split={split}")
-    run(**options)
+        assignments = (*assignments, f"data.split={split}")
+    run(list(data), output, settings=load_settings(preset, config, assignments), **options)

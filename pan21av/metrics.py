@@ -1,11 +1,13 @@
 """PAN 2021's measures and calibration, on arrays: `truth` (n) bool, `values` (n) in [0, 1].
 
-A value of exactly 0.5 is a non-response. Definitions as in PAN's evaluator of 2021-05-28.
+Definitions as in PAN's evaluator of 2021-05-28; what a non-response is, vote.py says.
 """
 
 from __future__ import annotations
 
 import numpy as np
+
+from .vote import answered, says_same
 
 PAN_KEYS = ("auc", "c@1", "f_05_u", "F1", "brier", "overall")
 
@@ -24,26 +26,25 @@ def auc(truth: np.ndarray, values: np.ndarray) -> float:
 
 def c_at_1(truth: np.ndarray, values: np.ndarray) -> float:
     """Accuracy that credits non-responses with the accuracy of the rest."""
-    answered = values != 0.5
-    correct = int(((values > 0.5) == truth)[answered].sum())
+    there = answered(values)
+    correct = int((says_same(values) == truth)[there].sum())
     total = len(truth)
-    return (correct + (total - int(answered.sum())) * correct / total) / total
+    return (correct + (total - int(there.sum())) * correct / total) / total
 
 
 def f_05_u(truth: np.ndarray, values: np.ndarray) -> float:
     """F0.5 in which non-responses count as false negatives."""
-    answered = values != 0.5
-    said = values > 0.5
-    hits = int((said & truth & answered).sum())
-    misses = int((~said & truth & answered).sum()) + int((~answered).sum())
-    alarms = int((said & ~truth & answered).sum())
+    there, said = answered(values), says_same(values)
+    hits = int((said & truth & there).sum())
+    misses = int((~said & truth & there).sum()) + int((~there).sum())
+    alarms = int((said & ~truth & there).sum())
     return 1.25 * hits / (1.25 * hits + 0.25 * misses + alarms) if hits else 0.0
 
 
 def f1(truth: np.ndarray, values: np.ndarray) -> float:
     """F1 of the answered trials."""
-    answered = values != 0.5
-    said, same = (values > 0.5)[answered], truth[answered]
+    there = answered(values)
+    said, same = says_same(values)[there], truth[there]
     hits = int((said & same).sum())
     return 2 * hits / (int(said.sum()) + int(same.sum())) if hits else 0.0
 
@@ -72,12 +73,12 @@ def calibration(truth: np.ndarray, values: np.ndarray, bins: int = 10) -> dict[s
     Confidence is the probability of the decision taken, max(p, 1 - p); non-responses are left out.
     """
     truth, values = np.asarray(truth, dtype=bool), np.asarray(values, dtype=np.float64)
-    answered = values != 0.5
-    truth, values = truth[answered], values[answered]
+    there = answered(values)
+    truth, values = truth[there], values[there]
     if not len(values):
         return dict.fromkeys(("accuracy", "confidence", "ece", "mce"), float("nan"))
     confidence = np.maximum(values, 1 - values)
-    correct = (values > 0.5) == truth
+    correct = says_same(values) == truth
     index = np.minimum((confidence * bins).astype(int), bins - 1)
     gaps, shares = [], []
     for b in np.unique(index):
@@ -94,5 +95,36 @@ def calibration(truth: np.ndarray, values: np.ndarray, bins: int = 10) -> dict[s
 
 def all_metrics(truth: np.ndarray, values: np.ndarray) -> dict[str, float]:
     """PAN's measures, calibration and the share of non-responses."""
-    share = float((np.asarray(values) == 0.5).mean())
+    share = float((~answered(np.asarray(values))).mean())
     return {**pan_metrics(truth, values), **calibration(truth, values), "non_responses": share}
+
+
+def resamples(trials: int, count: int, seed: int = 0) -> np.ndarray:
+    """Row numbers (count, trials) drawn with replacement: the bootstrap's samples, the same for every system."""
+    return np.random.default_rng(seed).integers(trials, size=(count, trials), dtype=np.int32)
+
+
+def interval(drawn: list[float]) -> tuple[float, float]:
+    """The middle 95 % of what the samples gave; NaN without any."""
+    if not drawn:
+        return float("nan"), float("nan")
+    low, high = np.nanpercentile(drawn, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def bootstrap_intervals(truth: np.ndarray, values: np.ndarray, samples: np.ndarray) -> dict[str, tuple[float, float]]:
+    """95 % intervals of PAN's measures; none without samples."""
+    drawn = [pan_metrics(truth[rows], values[rows]) for rows in samples]
+    return {key: interval([figures[key] for figures in drawn]) for key in PAN_KEYS if drawn}
+
+
+def bootstrap_difference(
+    truth: np.ndarray, one: np.ndarray, other: np.ndarray, samples: np.ndarray
+) -> tuple[float, float]:
+    """95 % interval of the difference in `overall`, other minus one, on the same samples."""
+    return interval(
+        [
+            pan_metrics(truth[rows], other[rows])["overall"] - pan_metrics(truth[rows], one[rows])["overall"]
+            for rows in samples
+        ]
+    )

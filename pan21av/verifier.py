@@ -5,66 +5,46 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from . import kernel
-from .checkpoint import Ensemble, find_ensemble, load_ensemble
-from .device import choose_device, describe, warn_without_kernel
-from .documents import Batch, batch_of_tokens
-from .ensemble import NON_RESPONSE, abstaining, decide
-from .parallel import ordered_map, usable_cores
-from .text import Tokens, tokenise_all
+from .data.batch import Batch, batch_of
+from .data.tokeniser import Tokens, encode_all
+from .data.trials import Trial
+from .network.checkpoint import Ensemble, find_ensemble, load_ensemble
+from .network.embedding import Embedding
+from .network.network import Network
+from .runtime.device import choose_device, describe, warn_without_kernel
+from .runtime.parallel import ordered_map, usable_cores
+from .verdict import Verdict, verdicts
 
-PAIRS_A_CHUNK = 32  # encoded together: enough to share token types, little enough memory
-CACHED_LEVS = 4_000  # documents remembered, should they come again: 54 MB of 21 members
+PAIRS_PER_CHUNK = 32  # embedded together: enough to share token types, little enough memory
+MAX_CACHED = 4_000  # documents remembered, should they come again: 54 MB of 21 members
 CHUNKS_UNDER_WAY = 2
+CHUNKS_TOKENISED_AHEAD = 3
+
+
+@dataclass(eq=False)
+class _Document:
+    """A distinct text; its embedding (D = 1) comes when its chunk has been computed."""
+
+    key: bytes
+    text: str
+    embedding: Embedding | None = None
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What the ensemble says of one pair."""
-
-    probability: float  # that one author wrote both; exactly 0.5: it cannot tell
-    abstained: int  # members that could not decide
-    same: int  # members, of the others, for "same author"
-    different: int
-    p_dml: np.ndarray | None = None  # (M) of each member; None where a text was unusable
-    p_bfs: np.ndarray | None = None
-    p_ual: np.ndarray | None = None
-    p_o2d2: np.ndarray | None = None
-    distance: float | None = None  # squared, between the LEVs, in the pair's units; mean over members
-
-    @property
-    def decision(self) -> bool | None:
-        """True: same author; False: different authors; None: cannot tell."""
-        return None if self.probability == NON_RESPONSE else self.probability > NON_RESPONSE
-
-    @property
-    def words(self) -> str:
-        if self.decision is None:
-            return "cannot tell"
-        return "same author" if self.decision else "different authors"
-
-
-class _Lev:
-    """A document's LEV (M, L), filled in when its chunk has been encoded."""
-
-    __slots__ = ("value",)
-    value: Tensor
-
-
-@dataclass
 class _Chunk:
-    pairs: list[tuple[_Lev, _Lev] | None]
-    new: list[tuple[_Lev, str]]  # documents to encode, the rest is known
+    trials: list[Trial]
+    pairs: list[tuple[_Document, _Document] | None]  # None: no two usable texts
+    new: list[_Document]  # to be embedded; the rest is known
 
 
 class Verifier:
@@ -72,10 +52,11 @@ class Verifier:
 
     def __init__(self, ensemble: Ensemble, device: torch.device, threads: int) -> None:
         self.ensemble, self.device, self.threads = ensemble, device, threads
-        self.members, self.vocabulary = ensemble.members, ensemble.vocabulary
-        self.config = ensemble.members.config
-        self.native = kernel.available() and device.type == "cpu"
-        self._known: OrderedDict[bytes, _Lev] = OrderedDict()
+        self.network, self.config = ensemble.network, ensemble.network.config
+        # On the CPU one member a thread; a GPU takes them all at once.
+        members = [self.network.member(m) for m in range(self.network.n_members)]
+        self._networks = members if device.type == "cpu" else [self.network]
+        self._known: OrderedDict[bytes, Embedding] = OrderedDict()
 
     @classmethod
     def load(
@@ -90,118 +71,129 @@ class Verifier:
     def description(self) -> str:
         return describe(self.device, self.threads)
 
+    # ---- what one asks for ---------------------------------------------------------------------------
+
     def verify(self, first: str, second: str) -> Verdict:
         return next(self.predict([(first, second)]))
 
-    def predict(
+    def predict(self, pairs: Iterable[tuple[str, str] | None]) -> Iterator[Verdict]:
+        """Verdicts in the order of `pairs`, as they come; None stands for a pair without usable texts."""
+        trials = (Trial(str(number), pair) for number, pair in enumerate(pairs))
+        return (verdict for _, verdict in self.answer(trials))
+
+    def answer(
         self,
-        pairs: Iterable[tuple[str, str] | None],
+        trials: Iterable[Trial],
         *,
         pool: ProcessPoolExecutor | None = None,
-        chunk: int = PAIRS_A_CHUNK,
-    ) -> Iterator[Verdict]:
-        """Verdicts in the order of `pairs`, as they come; None stands for a pair without usable texts.
+        pairs_per_chunk: int = PAIRS_PER_CHUNK,
+    ) -> Iterator[tuple[Trial, Verdict]]:
+        """Trials in order, each with its verdict. `pool` tokenises in worker processes, ahead of the network."""
+        tokenise = partial(encode_all, tokeniser=self.ensemble.tokeniser.name, limit=self.config.max_tokens)
+        chunks = self._chunks(iter(trials), pairs_per_chunk)
+        jobs = ((chunk, [document.text for document in chunk.new]) for chunk in chunks)
+        under_way: deque[tuple[_Chunk, list[Future[Embedding]]]] = deque()
+        with self._workers() as threads:
+            for chunk, tokens in ordered_map(tokenise, jobs, pool, CHUNKS_TOKENISED_AHEAD):
+                under_way.append((chunk, self._start(tokens, threads)))
+                if len(under_way) == CHUNKS_UNDER_WAY:
+                    yield from self._finish(*under_way.popleft())
+            while under_way:
+                yield from self._finish(*under_way.popleft())
 
-        `pool` tokenises in worker processes, ahead of the encoder.
-        """
-        source = iter(pairs)
-        chunks = iter(lambda: list(islice(source, chunk)), [])
-        waiting: deque[_Chunk] = deque()
+    def embed(self, texts: Sequence[str]) -> Embedding:
+        """The members' embeddings of texts, to be compared as often as you like."""
+        parts = []
+        with self._workers() as threads:
+            for at in range(0, len(texts), 2 * PAIRS_PER_CHUNK):
+                part = texts[at : at + 2 * PAIRS_PER_CHUNK]
+                tokens = encode_all(part, self.ensemble.tokeniser.name, self.config.max_tokens)
+                parts.append(self._join(self._start(tokens, threads)))
+        return Embedding.join(parts, "documents")
 
-        def texts() -> Iterator[list[str]]:
-            for part in chunks:
-                waiting.append(self._plan(part))
-                yield [text for _, text in waiting[-1].new]
+    def compare(self, first: Embedding, second: Embedding) -> list[Verdict]:
+        """Row by row; one document against many where either embedding holds only one."""
+        if len(first) != len(second) and 1 not in (len(first), len(second)):
+            raise ValueError(f"{len(first)} documents cannot be compared with {len(second)}: as many, or one")
+        count = max(len(first), len(second))
+        rows = [torch.arange(len(side)).expand(count) for side in (first, second)]
+        both = Embedding.join([first, second], "documents")
+        return list(self._score(both, rows[0], rows[1] + len(first)))
 
-        work = partial(tokenise_all, limit=self.config.max_tokens, recipe=self.ensemble.recipe)
+    # ---- how it is done ------------------------------------------------------------------------------
+
+    @contextmanager
+    def _workers(self) -> Iterator[ThreadPoolExecutor]:
         # One thread of torch for each of ours: they would fight over the cores otherwise.
         before = torch.get_num_threads()
-        torch.set_num_threads(1 if self.native else self.threads)
-        encoding: deque[tuple[_Chunk, list[_Lev], list[Future[Tensor]]]] = deque()
-        threads = ThreadPoolExecutor(self.threads if self.native else 1)
+        torch.set_num_threads(1)
+        threads = ThreadPoolExecutor(min(self.threads, len(self._networks)))
         try:
-            for tokenised in ordered_map(work, texts(), pool, ahead=3):
-                encoding.append(self._encode(waiting.popleft(), tokenised, threads))
-                if len(encoding) == CHUNKS_UNDER_WAY:
-                    yield from self._finish(*encoding.popleft())
-            while encoding:
-                yield from self._finish(*encoding.popleft())
+            yield threads
         finally:
             threads.shutdown(cancel_futures=True)
             torch.set_num_threads(before)
 
-    def _plan(self, pairs: list[tuple[str, str] | None]) -> _Chunk:
-        """Which documents of a chunk are new; each distinct text is encoded once."""
-        new: list[tuple[_Lev, str]] = []
+    def _chunks(self, trials: Iterator[Trial], size: int) -> Iterator[_Chunk]:
+        """Which documents of a chunk are new: each distinct text is embedded once, as long as it is remembered."""
+        waiting: dict[bytes, _Document] = {}  # embedded by a chunk that is under way
 
-        def lev(text: str) -> _Lev:
+        def document(text: str, new: list[_Document]) -> _Document:
             key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-            entry = self._known.get(key)
-            if entry is None:
-                entry = self._known[key] = _Lev()
-                new.append((entry, text))
-            self._known.move_to_end(key)
-            return entry
+            if key in self._known:
+                self._known.move_to_end(key)
+                return _Document(key, "", self._known[key])
+            if key not in waiting:
+                waiting[key] = _Document(key, text)
+                new.append(waiting[key])
+            return waiting[key]
 
-        planned = [None if pair is None else (lev(pair[0]), lev(pair[1])) for pair in pairs]
-        while len(self._known) > CACHED_LEVS:
-            self._known.popitem(last=False)
-        return _Chunk(planned, new)
+        while part := list(islice(trials, size)):
+            for key in [key for key, known in waiting.items() if known.embedding is not None]:
+                del waiting[key]
+            new: list[_Document] = []
+            pairs = [
+                None if trial.texts is None else (document(trial.texts[0], new), document(trial.texts[1], new))
+                for trial in part
+            ]
+            yield _Chunk(part, pairs, new)
 
-    def _encode(
-        self, chunk: _Chunk, tokenised: list[Tokens], threads: ThreadPoolExecutor
-    ) -> tuple[_Chunk, list[_Lev], list[Future[Tensor]]]:
-        """Start encoding a chunk's new documents: a future of LEVs (D, L) per member, or one (M, D, L)."""
-        entries, documents = [], []
-        for (entry, _), tokens in zip(chunk.new, tokenised, strict=True):
-            # A text of nothing that counts as a token is read as one unknown word.
-            documents.append(tokens if len(tokens.ids) else Tokens.of(["\ufffd"]))
-            entries.append(entry)
-        if not documents:
-            return chunk, entries, []
-        batch = batch_of_tokens(documents, self.vocabulary, self.config)
-        if self.native:
-            tasks = [threads.submit(self._member_levs, m, batch) for m in range(self.members.count)]
-        else:
-            tasks = [threads.submit(self._all_levs, batch)]
-        return chunk, entries, tasks
+    def _start(self, tokens: list[Tokens], threads: ThreadPoolExecutor) -> list[Future[Embedding]]:
+        """Begin to embed documents: a task for each member, or one for all."""
+        if not tokens:
+            return []
+        batch = batch_of(tokens, self.ensemble.vocabulary, self.config)
+        return [threads.submit(self._embed, network, batch) for network in self._networks]
 
     @torch.inference_mode()
-    def _member_levs(self, m: int, batch: Batch) -> Tensor:
-        return self.members.member_lev(m, self.members.encoder.member(m, batch, None, False).vectors, batch)
+    def _embed(self, network: Network, batch: Batch) -> Embedding:
+        return network.embed(batch.to(self.device))
 
-    @torch.inference_mode()
-    def _all_levs(self, batch: Batch) -> Tensor:
-        batch = batch.to(self.device)
-        return self.members.lev(self.members.encoder(batch, native=False).vectors, batch)
+    @staticmethod
+    def _join(tasks: list[Future[Embedding]]) -> Embedding:
+        return Embedding.join([task.result() for task in tasks], "members")
 
-    def _finish(self, chunk: _Chunk, entries: list[_Lev], tasks: list[Future[Tensor]]) -> Iterator[Verdict]:
+    def _finish(self, chunk: _Chunk, tasks: list[Future[Embedding]]) -> Iterator[tuple[Trial, Verdict]]:
         if tasks:
-            results = [task.result() for task in tasks]
-            levs = (torch.stack(results) if self.native else results[0]).transpose(0, 1)  # (D, M, L)
-            for entry, value in zip(entries, levs, strict=True):
-                entry.value = value
-        pairs = [pair for pair in chunk.pairs if pair is not None]
-        verdicts = iter(self._verdicts(pairs) if pairs else [])
-        for pair in chunk.pairs:
-            yield Verdict(NON_RESPONSE, self.members.count, 0, 0) if pair is None else next(verdicts)
+            embedding = self._join(tasks)
+            for row, document in enumerate(chunk.new):
+                document.embedding = self._known[document.key] = embedding[row : row + 1]
+            while len(self._known) > MAX_CACHED:
+                self._known.popitem(last=False)
+        documents = [document for pair in chunk.pairs if pair is not None for document in pair]
+        answers: Iterator[Verdict] = iter(())
+        if documents:
+            both = Embedding.join([d.embedding for d in documents if d.embedding is not None], "documents")
+            answers = self._score(both, slice(0, None, 2), slice(1, None, 2))
+        for trial, pair in zip(chunk.trials, chunk.pairs, strict=True):
+            yield trial, Verdict.unusable(self.network.n_members) if pair is None else next(answers)
 
-    @torch.inference_mode()
-    def _verdicts(self, pairs: list[tuple[_Lev, _Lev]]) -> list[Verdict]:
-        first, second = (torch.stack([pair[side].value for pair in pairs], 1) for side in (0, 1))  # (M, P, L)
-        compared = self.members.pair(first, second)
-        scores = self.members.score(compared).cpu()
-        distances = compared.distance.mean(0).tolist()
-        dml, bfs, ual, o2d2 = (t.numpy().astype(np.float64) for t in (scores.dml, scores.bfs, scores.ual, scores.o2d2))
-        answers, abstain = decide(ual, o2d2), abstaining(o2d2)
-        verdicts = []
-        for p, value in enumerate(answers):
-            confident = ~abstain[:, p]
-            same = int((ual[confident, p] > NON_RESPONSE).sum())
-            verdicts.append(
-                Verdict(
-                    float(value), int(abstain[:, p].sum()), same, int(confident.sum()) - same,
-                    dml[:, p], bfs[:, p], ual[:, p], o2d2[:, p], distances[p],
-                )
-            )  # fmt: skip
-        return verdicts
+    def _score(
+        self, embedding: Embedding, first: slice | torch.Tensor, second: slice | torch.Tensor
+    ) -> Iterator[Verdict]:
+        """Verdicts on the pairs of documents in rows `first` and `second`."""
+        with torch.inference_mode():
+            pair = embedding.pair(first, second)
+            scores = self.network.score(pair).stacked().numpy().astype(np.float64)
+            distances = pair.distance.mean(0).cpu().numpy()
+        return verdicts(scores, distances)

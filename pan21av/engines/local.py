@@ -9,15 +9,16 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TypeVar
 
+from ..data.trials import Trial
 from ..errors import EnvironmentFault
-from ..parallel import worker_pool
-from ..verifier import PAIRS_A_CHUNK, Verdict, Verifier
-from . import Pair
+from ..runtime.parallel import worker_pool
+from ..verdict import Verdict
+from ..verifier import PAIRS_PER_CHUNK, Verifier
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-CORES_A_TOKENISER = 8  # encoding costs that much more than tokenising
+CORES_PER_TOKENISER = 8  # encoding costs that much more than tokenising
 
 
 class Local:
@@ -25,8 +26,8 @@ class Local:
     def answering(self, ensemble: Path, *, pairs: int, device: str, threads: int | None) -> Iterator[Here]:
         verifier = Verifier.load(ensemble, device=device, threads=threads)
         # Worker processes tokenise ahead; not worth starting for a few pairs.
-        few = pairs <= PAIRS_A_CHUNK
-        with nullcontext() if few else worker_pool(-(-verifier.threads // CORES_A_TOKENISER)) as tokenisers:
+        few = pairs <= PAIRS_PER_CHUNK
+        with nullcontext() if few else worker_pool(-(-verifier.threads // CORES_PER_TOKENISER)) as tokenisers:
             yield Here(verifier, tokenisers)
 
     def run_tasks(
@@ -57,5 +58,5 @@ class Here:
         self.verifier, self.tokenisers = verifier, tokenisers
         self.description = verifier.description
 
-    def answers(self, pairs: Iterator[Pair]) -> Iterator[Verdict]:
-        return self.verifier.predict(pairs, pool=self.tokenisers)
+    def verify(self, trials: Iterator[Trial]) -> Iterator[tuple[Trial, Verdict]]:
+        return self.verifier.answer(trials, pool=self.tokenisers)

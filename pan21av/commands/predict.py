@@ -1,0 +1,130 @@
+"""`pan21av predict`: a file of trials to answers.jsonl."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from .. import __version__
+from ..data.answers import ANSWERS, AnswerFile
+from ..data.trials import EXPECTED, Inspection, TrialFile
+from ..engines import find_engine
+from ..errors import EnvironmentFault, InputError
+from ..files import write_whole
+from ..network.checkpoint import find_ensemble, manifest_hash, read_manifest
+from ..runtime.progress import Progress
+from ..verdict import Verdict
+from ..verifier import PAIRS_PER_CHUNK
+from ..vote import SCORES
+
+log = logging.getLogger("pan21av")
+
+REPORT = "run.json"
+
+
+def predict(
+    input: str,
+    output: str | os.PathLike[str],
+    *,
+    models: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    lenient: bool = False,
+    details: bool = False,
+    engine: str = "local",
+    address: str | None = None,
+    resources: str | None = None,
+) -> dict[str, Any]:
+    """Answer every trial of `input` (a file, a directory with pairs.jsonl, or "-") in `output`/answers.jsonl.
+
+    `lenient` leaves lines out that are no trials; otherwise they end the run before it begins.
+    `details` writes what every member says of every pair to details.npy: (pairs, 4, members), the
+    four being p_DML, p_BFS, p_UAL and p_O2D2. A broken run goes on where it stopped.
+    Returns the run report, which is also written beside the answers as run.json.
+    """
+    began = time.perf_counter()
+    folder, ensemble = Path(output), find_ensemble(models)
+    n_members = len(read_manifest(ensemble)["members"])
+    with ExitStack() as stack:
+        out = stack.enter_context(AnswerFile(folder))
+        trials = stack.enter_context(TrialFile(input, folder))
+        found = _inspect(trials, lenient)
+        log.info("pan21av %s, ensemble %s: %d members", __version__, ensemble.name, n_members)
+        workers = stack.enter_context(
+            find_engine(engine, address, resources).answering(
+                ensemble, pairs=found.trials, device=device, threads=threads
+            )
+        )
+        log.info("computing on %s", workers.description)
+        identity = {
+            "version": __version__,
+            "input": found.sha256,
+            "lines_left_out": len(found.skip),
+            "ensemble": manifest_hash(ensemble),
+            "details": details,
+        }
+        resumed = out.start(
+            identity,
+            (trial.id for trial in trials.read(found.skip)),
+            step=PAIRS_PER_CHUNK,
+            details=(found.trials, len(SCORES), n_members) if details else None,
+        )
+        loaded = time.perf_counter()
+        bar = stack.enter_context(Progress(found.trials, "pairs", resumed))
+        for trial, verdict in workers.verify(trials.read(found.skip, resumed)):
+            out.write(trial.id, verdict.probability, _details(verdict, n_members) if details else None)
+            if out.count % PAIRS_PER_CHUNK == 0:
+                out.flush()
+            bar.advance()
+        if out.count != found.trials:
+            raise EnvironmentFault(
+                f"{trials.name} changed while it was read: {out.count} trials instead of {found.trials}"
+            )
+        out.finish()
+    seconds = time.perf_counter() - loaded
+    report = {
+        "version": __version__,
+        "ensemble": ensemble.name,
+        "members": n_members,
+        "device": workers.description,
+        "pairs": out.count,
+        "non_responses": out.non_responses,
+        "unusable": found.unusable,
+        "lines_left_out": len(found.skip),
+        "resumed_after": resumed,
+        "seconds": round(seconds, 3),
+        "seconds_loading": round(loaded - began, 3),
+        "pairs_per_second": round((out.count - resumed) / seconds, 3),
+    }
+    write_whole(folder / REPORT, orjson.dumps(report, option=orjson.OPT_INDENT_2) + b"\n")
+    log.info(
+        "%d pairs in %.1f s (%.2f a second), %d non-responses -> %s",
+        out.count - resumed, seconds, report["pairs_per_second"], out.non_responses, folder / ANSWERS,
+    )  # fmt: skip
+    return report
+
+
+def _inspect(trials: TrialFile, lenient: bool) -> Inspection:
+    """One fast pass over all of the input, so that nobody waits an hour to hear of its last line."""
+    found = trials.inspect()
+    if found.faults and not lenient:
+        raise InputError(f"{trials.name}: {found.report}; {EXPECTED} (--lenient leaves such lines out)")
+    if found.faults:
+        log.warning("%s: left out %s; %s", trials.name, found.report, EXPECTED)
+    if not found.trials:
+        raise InputError(f"{trials.name} holds no trials; {EXPECTED}")
+    if found.unusable:
+        log.warning("%d trials lack two usable texts and are answered 0.5", found.unusable)
+    return found
+
+
+def _details(verdict: Verdict, n_members: int) -> np.ndarray:
+    """(4, M); NaN where a text was unusable"""
+    return np.full((len(SCORES), n_members), np.nan) if verdict.scores is None else verdict.scores

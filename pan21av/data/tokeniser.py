@@ -1,0 +1,132 @@
+"""From raw text to tokens.
+
+A tokeniser has a name, stored with every ensemble: weights trained on one way of cutting text must not meet another.
+Change what `tokenise` returns, and it needs a new name (tests/data/golden_tokens.json tells).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+# NLTK would load SciPy, where that is installed, for statistics that we do not use: 1.3 s of every start.
+_hidden = [name for name in ("scipy", "sklearn", "matplotlib") if name not in sys.modules]
+sys.modules.update(dict.fromkeys(_hidden))  # type: ignore[arg-type]
+try:
+    from nltk.tokenize.regexp import RegexpTokenizer
+finally:
+    for _name in _hidden:
+        del sys.modules[_name]
+
+UNREADABLE = "\ufffd"  # stands for a text in which nothing counts as a token
+CHARS_PER_TOKEN = 64  # no text needs more; it keeps a "text" of 50 MB from costing a minute
+
+_UNIFIED = str.maketrans(
+    {
+        **dict.fromkeys("“”„‟«»″〝〞", '"'),
+        **dict.fromkeys("‘’‚‛`´′ʼ", "'"),
+        **dict.fromkeys("–—―‒−⸺", "--"),
+        "‐": "-",
+        "‑": "-",
+        "…": "...",
+        "\u00ad": None,  # soft hyphen
+        "\u200b": None,  # zero-width space
+        "\ufeff": None,
+        "\x00": " ",
+        "_": " ",  # emphasis in plain-text books, never part of a word
+    }
+)
+_DASHES = re.compile(r"-{2,}")
+_DOTS = re.compile(r"\.(?: ?\.)+")
+_REPEATED = re.compile(r"(\S)\1{3,}")  # "sooooo", "!!!!!!" -> three of it
+_DOUBLED_QUOTE = re.compile(r"''")
+# PAN's fan fiction lost its apostrophes to double quotes: don"t, she"ll.
+_QUOTED_CONTRACTION = re.compile(r"(?i)(?<=[^\W\d_])\"(?=(?:t|s|m|d|re|ve|ll)\b)")
+
+_TOKENS = RegexpTokenizer(
+    r"(?i:[^\W\d_]+?(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b)"  # did|n't, she|'ll, as in the Penn Treebank
+    r"|[^\W\d_]+"  # letters of any script
+    r"|\d+(?:[.,:]\d+)*"
+    r"|\.\.\.|--"
+    r"|!+|\?+|\*+|~+|=+"  # runs that carry tone or layout
+    r"|\S"
+)
+_SPACED = RegexpTokenizer(r"\S+")
+
+
+def unify(text: str) -> str:
+    """Unify quotes, dashes and ellipses; shorten runs; leave single spaces."""
+    text = unicodedata.normalize("NFKC", text.translate(_UNIFIED)).translate(_UNIFIED)
+    text = _DOUBLED_QUOTE.sub('"', text)
+    text = _QUOTED_CONTRACTION.sub("'", text)
+    text = _DASHES.sub(" -- ", text)
+    text = _DOTS.sub(" ... ", text)
+    text = _REPEATED.sub(r"\1\1\1", text)
+    return single_spaced(text)
+
+
+def single_spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One document: its distinct tokens, and for every position which of them stands there."""
+
+    types: list[str]
+    ids: np.ndarray  # (positions) int32, into types
+
+    @classmethod
+    def of(cls, tokens: Sequence[str]) -> Tokens:
+        index: dict[str, int] = {}
+        ids = [index.setdefault(token, len(index)) for token in tokens]
+        return cls(list(index), np.array(ids, dtype=np.int32))
+
+
+@dataclass(frozen=True)
+class Tokeniser:
+    """`normalise` a text, then cut it where the pattern says."""
+
+    name: str
+    normalise: Callable[[str], str]
+    pattern: RegexpTokenizer
+
+    def tokenise(self, text: str, limit: int | None = None) -> list[str]:
+        """The tokens of `text`, at most `limit`."""
+        if limit is not None:
+            text = text[: CHARS_PER_TOKEN * limit]
+        tokens: list[str] = self.pattern.tokenize(self.normalise(text))
+        return tokens[:limit]
+
+    def spans(self, normalised: str) -> list[tuple[int, int]]:
+        """Where the tokens of a normalised text begin and end in it."""
+        return list(self.pattern.span_tokenize(normalised))
+
+    def encode(self, text: str, limit: int | None = None) -> Tokens:
+        """The document as the network will read it: never empty."""
+        return Tokens.of(self.tokenise(text, limit) or [UNREADABLE])
+
+
+DEFAULT = "pan21av-1"
+# The authors' weights expect text that is tokenised already: tokens separated by spaces.
+SPACES = "spaces"
+TOKENISERS = {
+    DEFAULT: Tokeniser(DEFAULT, unify, _TOKENS),
+    SPACES: Tokeniser(SPACES, single_spaced, _SPACED),
+}
+
+
+def find_tokeniser(name: str) -> Tokeniser:
+    if name not in TOKENISERS:
+        raise ValueError(f"unknown tokeniser {name!r}; this version knows {', '.join(TOKENISERS)}")
+    return TOKENISERS[name]
+
+
+def encode_all(texts: Sequence[str], tokeniser: str = DEFAULT, limit: int | None = None) -> list[Tokens]:
+    """What a worker process does; named by strings and numbers, so that little travels and torch is not loaded."""
+    return [find_tokeniser(tokeniser).encode(text, limit) for text in texts]

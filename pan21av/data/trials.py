@@ -1,0 +1,160 @@
+"""Trials in: PAN's JSON lines, checked as a whole before any of them is answered."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+import sys
+import tempfile
+from array import array
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ..errors import EnvironmentFault
+from ..files import reading
+from .jsonlines import BadLine, numbered_lines, opened, parse_object
+from .pan import find_pairs
+
+EXPECTED = 'expected {"id": "...", "pair": ["first text", "second text"]}'
+STANDARD_INPUT = "-"
+SHOWN = 5  # lines named for each kind of fault
+
+
+@dataclass(frozen=True)
+class Trial:
+    id: str
+    texts: tuple[str, str] | None  # None: no two usable texts, to be answered with 0.5
+
+
+def parse_trial(line: bytes | None) -> Trial:
+    """The trial of one line; BadLine if it has no JSON object with a string id."""
+    value = parse_object(line)
+    trial = value.get("id")
+    if not isinstance(trial, str):
+        raise BadLine("without a string id")
+    return Trial(trial, usable_texts(value.get("pair")))
+
+
+def usable_texts(pair: Any) -> tuple[str, str] | None:
+    if not (isinstance(pair, list) and len(pair) == 2):
+        return None
+    first, second = pair
+    if not (isinstance(first, str) and isinstance(second, str) and first.strip() and second.strip()):
+        return None
+    return first, second
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What one pass over the whole input found."""
+
+    trials: int  # to be answered
+    unusable: int  # of those, without two usable texts
+    skip: frozenset[int]  # numbers of lines that are no trials
+    faults: dict[str, list[int]]  # what is wrong with those lines -> their numbers
+    sha256: str  # of the lines: the same trials have the same
+
+    @property
+    def report(self) -> str:
+        """All faults: how many of each kind, where the first ones are, what was expected."""
+        lines = []
+        for fault, numbers in self.faults.items():
+            more = ", ..." if len(numbers) > SHOWN else ""
+            noun = "line" if len(numbers) == 1 else "lines"
+            lines.append(f"{len(numbers)} {noun} {fault} ({noun} {', '.join(map(str, numbers[:SHOWN]))}{more})")
+        return "; ".join(lines)
+
+
+class TrialFile:
+    """The trials of a file, read twice: once to inspect it all, once to answer. Use it as a context.
+
+    It stays open, so that a file removed meanwhile can still be read. What can be read only once
+    (standard input, a pipe) is first copied to an unnamed file in `spool`.
+    """
+
+    def __init__(self, source: str, spool: Path) -> None:
+        self.path, self.spool = None if source == STANDARD_INPUT else find_pairs(source), spool
+        self.name = str(self.path or "standard input")
+
+    def __enter__(self) -> TrialFile:
+        with ExitStack() as stack:
+            if self.path is None:
+                self.stream = stack.enter_context(self._copied(sys.stdin.buffer))
+            else:
+                with reading(self.path):
+                    regular = stat.S_ISREG(self.path.stat().st_mode)
+                if regular:
+                    self.stream = stack.enter_context(opened(self.path))
+                else:
+                    with self.path.open("rb") as pipe:
+                        self.stream = stack.enter_context(self._copied(pipe))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._stack.__exit__(*exception)
+
+    def _copied(self, source: BinaryIO) -> BinaryIO:
+        try:
+            copy = tempfile.TemporaryFile(dir=self.spool)  # noqa: SIM115, the caller closes it
+            while piece := source.read(1 << 20):
+                copy.write(piece)
+            return copy
+        except OSError as error:
+            raise EnvironmentFault(f"cannot copy {self.name} to {self.spool}: {error.strerror}") from None
+
+    def inspect(self) -> Inspection:
+        """Read everything once; nothing but the lines' numbers and hashes of their ids is kept."""
+        digest = hashlib.sha256()
+        faults: dict[str, list[int]] = {}
+        ids, places = array("Q"), array("Q")
+        unusable = 0
+        self.stream.seek(0)
+        for number, line in numbered_lines(self.stream):
+            digest.update(line or b"")
+            digest.update(b"\n")
+            try:
+                trial = parse_trial(line)
+            except BadLine as error:
+                faults.setdefault(str(error), []).append(number)
+                continue
+            ids.append(_hash(trial.id))
+            places.append(number)
+            unusable += trial.texts is None
+        if repeated := self._repeated(np.array(ids), np.array(places)):
+            faults["with an id that came before"] = repeated
+        skip = frozenset(number for numbers in faults.values() for number in numbers)
+        if repeated:  # some of them may have been unusable: count again, which hardly ever happens
+            unusable = sum(trial.texts is None for trial in self.read(skip))
+        return Inspection(len(ids) - len(repeated), unusable, skip, faults, digest.hexdigest())
+
+    @staticmethod
+    def _repeated(ids: np.ndarray, places: np.ndarray) -> list[int]:
+        """Lines whose id came before. 64-bit hashes: among 10 million ids a false alarm has odds of 1 : 370,000."""
+        order = np.argsort(ids, kind="stable")
+        again = order[1:][ids[order][1:] == ids[order][:-1]]
+        return sorted(int(number) for number in places[again])
+
+    def read(self, skip: frozenset[int] = frozenset(), first: int = 0) -> Iterator[Trial]:
+        """The trials in order, from number `first` on, without the lines in `skip`."""
+        self.stream.seek(0)
+        count = 0
+        for number, line in numbered_lines(self.stream):
+            if number in skip:
+                continue
+            count += 1
+            if count <= first:
+                continue
+            try:
+                yield parse_trial(line)
+            except BadLine:
+                raise EnvironmentFault(f"{self.name} changed while it was read (line {number})") from None
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

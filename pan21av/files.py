@@ -1,0 +1,40 @@
+"""Reading and writing files: faults of the machine become one clear line, and nothing is left half-written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .errors import EnvironmentFault
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """What the operating system refuses in this block is a fault of the environment."""
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentFault(f"{error.filename or path}: {error.strerror or error}") from None
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """The same for writing: full disks, read-only folders, quotas."""
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentFault(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def part_of(path: Path) -> Path:
+    """Where a file is while it is being written; never ends in .jsonl, of which TIRA takes exactly one."""
+    return path.with_name(path.name + ".part")
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """All of the file or nothing: other processes, and later runs, never see a part of it."""
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part_of(path).write_bytes(data)
+        part_of(path).replace(path)

@@ -1,0 +1,176 @@
+"""Two embeddings to what each member says of them: DML, BFS, UAL and O2D2.
+
+Called with an EmbeddingPair of P pairs, every score gives a probability (M, P); it takes from the pair what it
+reads, owns its dropout, and is the same with the two documents exchanged, to the last bit.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .embedding import EmbeddingPair
+from .layers import Linear
+
+SOFTEN = 1e-6  # keeps covariances invertible
+
+
+class DML(nn.Module):
+    """Deep metric learning: p = exp(-gamma d^alpha) of the squared distance d."""
+
+    def __init__(self, n_members: int, variant: str = "paper") -> None:
+        super().__init__()
+        self.variant = variant
+        self.log_gamma = nn.Parameter(torch.full((n_members,), 0.09).log())
+        self.log_alpha = nn.Parameter(torch.full((n_members,), 1.5).log())
+
+    def forward(self, pair: EmbeddingPair) -> Tensor:
+        """-> p(same author) (M, P)"""
+        floor = 1e-8
+        gamma, alpha = self.log_gamma.exp()[:, None], self.log_alpha.exp()[:, None]
+        if self.variant == "published":
+            distance = (pair.squares + floor).sum(-1) + floor
+            return torch.exp(-gamma * distance**alpha) + floor
+        return torch.exp(-gamma * pair.distance.clamp_min(floor) ** alpha)  # d^alpha has no slope at 0
+
+
+class BFS(nn.Module):
+    """Bayes factor scoring: PLDA in its two-covariance form, y' = s + n, s ~ N(mu, B^-1), n ~ N(0, W^-1)."""
+
+    def __init__(self, n_members: int, lev_dim: int, dim: int, variant: str = "paper") -> None:
+        super().__init__()
+        self.variant = variant
+        self.dropout = 0.0
+        self.projection = Linear(n_members, lev_dim, dim)
+        self.between = nn.Parameter(torch.zeros(n_members, dim, dim))
+        self.within = nn.Parameter(torch.zeros(n_members, dim, dim))
+        self.mean = nn.Parameter(torch.zeros(n_members, dim))
+        with torch.no_grad():
+            self.within.add_(0.5 * torch.eye(dim))  # authors vary more than an author does
+
+    def forward(self, pair: EmbeddingPair) -> Tensor:
+        """-> p(same author) (M, P), for even odds"""
+        return torch.sigmoid(self.log_ratio(pair))
+
+    def log_ratio(self, pair: EmbeddingPair) -> Tensor:
+        """log p(both | one author) - log p(both | two authors) -> (M, P); the logit of `forward`"""
+        first, second = pair.first, pair.second
+        if self.training and self.dropout:
+            keep = F.dropout(torch.ones_like(first), self.dropout)  # shared by the two documents
+            first, second = first * keep, second * keep
+        z1, z2 = self.project(first), self.project(second)
+        between, within = self.precision(self.between), self.precision(self.within)
+        ratio = self._published if self.variant == "published" else self._exact
+        return ratio(z1, z2, between, within)
+
+    def project(self, y: Tensor) -> Tensor:
+        projected: Tensor = self.projection(y)
+        return projected.relu() if self.variant == "published" else projected.tanh()
+
+    @staticmethod
+    def precision(factor: Tensor) -> Tensor:
+        """Positive definite from any square matrix: C C' + 1e-6 I, C upper triangular, diagonal exp."""
+        upper = factor.triu(1) + torch.diag_embed(factor.diagonal(dim1=-2, dim2=-1).exp())
+        return upper @ upper.mT + SOFTEN * torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+
+    def _exact(self, z1: Tensor, z2: Tensor, between: Tensor, within: Tensor) -> Tensor:
+        """The likelihood ratio of the two-covariance model, from projections (M, P, D)."""
+        mean = (between @ self.mean[..., None]).squeeze(-1)  # B mu
+        both, one = between + 2 * within, between + within
+        chol_both, chol_one = torch.linalg.cholesky(both), torch.linalg.cholesky(one)
+        chol_between = torch.linalg.cholesky(between)
+
+        def quadratic(evidence: Tensor, chol: Tensor) -> Tensor:
+            """g' S^-1 g = |L^-1 g|^2 with S = L L'"""
+            g = evidence @ within + mean[:, None]
+            return torch.linalg.solve_triangular(chol, g.mT, upper=False).square().sum(-2)
+
+        def log_det(chol: Tensor) -> Tensor:
+            return 2 * chol.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+        constant = log_det(chol_one) - 0.5 * (log_det(chol_both) + log_det(chol_between) - (self.mean * mean).sum(-1))
+        return (
+            0.5 * quadratic(z1 + z2, chol_both)
+            - 0.5 * (quadratic(z1, chol_one) + quadratic(z2, chol_one))
+            + constant[:, None]
+        )
+
+    def _published(self, z1: Tensor, z2: Tensor, between: Tensor, within: Tensor) -> Tensor:
+        """The published program's score; not a likelihood ratio, but its weights expect it."""
+        soften = SOFTEN * torch.eye(between.shape[-1], dtype=between.dtype, device=between.device)
+        lam = torch.linalg.inv(between + 2 * within + soften)
+        gam = torch.linalg.inv(between + within + soften)
+        b_mu = between @ self.mean[..., None]
+        a = within @ lam @ within / 2
+        g = within @ (lam - gam) @ within / 2
+        c = within @ (lam - gam) @ b_mu
+        k = (
+            2 * torch.logdet(gam) - torch.logdet(between) - torch.logdet(lam)
+            + (self.mean * b_mu.squeeze(-1)).sum(-1)
+            + (b_mu.mT @ (lam - 2 * gam) @ b_mu).flatten() / 2
+        )  # fmt: skip
+        cross = 2 * ((z1 @ a) * z2).sum(-1)
+        own = ((z1 @ g) * z1).sum(-1) + ((z2 @ g) * z2).sum(-1)
+        return cross + own + ((z1 + z2) @ c).squeeze(-1) + k[:, None]
+
+
+class UAL(nn.Module):
+    """Uncertainty adaptation: a confusion matrix for each pair corrects the BFS posterior."""
+
+    def __init__(self, n_members: int, lev_dim: int, knows_length: bool = False) -> None:
+        super().__init__()
+        self.dropout = 0.0
+        self.hidden = Linear(n_members, lev_dim + 2 * knows_length, 2 * lev_dim)
+        self.logits = Linear(n_members, 2 * lev_dim, 4)
+        # Less text, less certain: how fast.
+        self.slope = nn.Parameter(torch.zeros(n_members)) if knows_length else None
+
+    def forward(self, pair: EmbeddingPair, p_bfs: Tensor) -> Tensor:
+        """-> p(same author) (M, P)"""
+        return self.correct(self.confusion(pair), p_bfs)
+
+    def confusion(self, pair: EmbeddingPair) -> Tensor:
+        """C[..., j, i] = p(H_j | decided for H_i): columns sum to one -> (M, P, 2, 2)"""
+        x = pair.squares
+        if self.slope is not None:
+            assert pair.lengths is not None
+            x = torch.cat([x, pair.lengths.expand(len(x), -1, -1)], -1)
+        hidden = F.dropout(torch.tanh(self.hidden(x)), self.dropout, self.training)
+        logits = self.logits(hidden)
+        if self.slope is not None and pair.lengths is not None:
+            logits = logits * (self.slope[:, None] * pair.lengths[:, 0]).exp()[..., None]
+        return logits.unflatten(-1, (2, 2)).softmax(-2)
+
+    @staticmethod
+    def correct(confusion: Tensor, p_bfs: Tensor) -> Tensor:
+        """p_BFS (M, P) -> p(same author) (M, P)"""
+        return confusion[..., 1, 0] * (1 - p_bfs) + confusion[..., 1, 1] * p_bfs
+
+
+class O2D2(nn.Module):
+    """Out-of-distribution detector: p(H2), "this pair cannot be decided"."""
+
+    HIDDEN = (60, 30)
+
+    def __init__(self, n_members: int, lev_dim: int) -> None:
+        super().__init__()
+        self.dropout = 0.0  # before each layer
+        sizes = (2 * lev_dim + 4, *self.HIDDEN, 1)
+        self.layers = nn.ModuleList(Linear(n_members, i, o) for i, o in pairwise(sizes))
+
+    def forward(self, pair: EmbeddingPair, confusion: Tensor) -> Tensor:
+        """-> p(undecidable) (M, P)"""
+        return torch.sigmoid(self.logit(pair, confusion))
+
+    def logit(self, pair: EmbeddingPair, confusion: Tensor) -> Tensor:
+        """-> (M, P)"""
+        sums = (pair.scaled_first + pair.scaled_second).square()
+        x = torch.cat([pair.squares, sums, confusion.flatten(-2)], -1)
+        for layer in self.layers:
+            x = layer(F.dropout(x, self.dropout, self.training))
+            if layer is not self.layers[-1]:
+                x = torch.tanh(x)
+        return x.squeeze(-1)

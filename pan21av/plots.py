@@ -1,0 +1,153 @@
+"""Plots of an evaluation, for `evaluate -o DIR`; matplotlib is in the extra `eval`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .vote import NON_RESPONSE, SCORES, answered, says_same, vote
+
+SAME, DIFFERENT, GREY = "#0d6e76", "#b04814", "#8a867d"
+BINS = 10
+UAL, O2D2 = SCORES.index("ual"), SCORES.index("o2d2")
+
+
+def draw(
+    folder: Path, truth: np.ndarray, values: np.ndarray, kind: np.ndarray | None, details: np.ndarray | None
+) -> list[str]:
+    """Write the plots into `folder`; returns their names.
+
+    `truth` (n) bool, `values` (n), `kind` (n) of pair or None, `details` (n, 4, members) of predict --details.
+    """
+    from matplotlib.figure import Figure
+
+    drawn = {
+        "reliability.png": lambda axes: reliability(axes, truth, values),
+        "roc.png": lambda axes: roc(axes, truth, values),
+        "coverage.png": lambda axes: coverage(axes, truth, values, details),
+    }
+    for name, paint in drawn.items():
+        figure = Figure(figsize=(5.2, 4.4), layout="constrained")
+        paint(figure.subplots())
+        figure.savefig(folder / name, dpi=110)
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    posteriors(figure, truth, values, kind, details)
+    figure.savefig(folder / "posteriors.png", dpi=110)
+    names = [*drawn, "posteriors.png"]
+    if details is not None:
+        figure = Figure(figsize=(9, 4), layout="constrained")
+        agreement(figure, truth, values, details)
+        figure.savefig(folder / "agreement.png", dpi=110)
+        names.append("agreement.png")
+    return names
+
+
+def reliability_bins(truth: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean probability, share of one author, and number of answered trials in each bin that has any."""
+    there = answered(values)
+    p, same = values[there], truth[there]
+    index = np.minimum((p * BINS).astype(int), BINS - 1)
+    counts = np.bincount(index, minlength=BINS)
+    used = counts > 0
+    sums = [np.bincount(index, weights, BINS)[used] / counts[used] for weights in (p, same.astype(float))]
+    return sums[0], sums[1], counts[used]
+
+
+def reliability(axes: Any, truth: np.ndarray, values: np.ndarray) -> None:
+    """What was said against what was true: points on the diagonal mean what they say."""
+    said, true, counts = reliability_bins(truth, values)
+    error = np.sqrt(np.maximum(true * (1 - true), 1e-9) / counts)
+    axes.plot([0, 1], [0, 1], color=GREY, lw=1, ls="--")
+    axes.errorbar(said, true, yerror_limits(true, error), fmt="o-", color=SAME, capsize=3)
+    for x, y, n in zip(said, true, counts, strict=True):
+        axes.annotate(f"{n:,}", (x, y), textcoords="offset points", xytext=(6, -10), fontsize=7, color=GREY)
+    axes.set(title="Reliability", xlim=(0, 1), ylim=(0, 1))
+    axes.set(xlabel="probability of one author, as answered", ylabel="share of pairs by one author")
+
+
+def yerror_limits(share: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Standard errors (2, n) that stay within [0, 1]."""
+    return np.stack([np.minimum(error, share), np.minimum(error, 1 - share)])
+
+
+def roc_curve(truth: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """False and true positive rates at every threshold, ties together."""
+    order = np.argsort(-values, kind="stable")
+    last = np.append(np.flatnonzero(np.diff(values[order])), len(values) - 1)
+    hits, alarms = np.cumsum(truth[order])[last], np.cumsum(~truth[order])[last]
+    return (
+        np.concatenate([[0], alarms / max(1, int((~truth).sum()))]),
+        np.concatenate([[0], hits / max(1, int(truth.sum()))]),
+    )
+
+
+def roc(axes: Any, truth: np.ndarray, values: np.ndarray) -> None:
+    axes.plot([0, 1], [0, 1], color=GREY, lw=1, ls="--")
+    axes.plot(*roc_curve(truth, values), color=SAME, lw=2)
+    axes.set(xlabel="false positive rate", ylabel="true positive rate", title="ROC", xlim=(0, 1), ylim=(0, 1))
+
+
+def coverage_curve(doubt: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Share of trials answered, and accuracy on them, as the most doubtful are left out one by one."""
+    order = np.argsort(doubt, kind="stable")
+    n = np.arange(1, len(order) + 1)
+    return n / len(order), np.cumsum(correct[order]) / n
+
+
+def coverage(axes: Any, truth: np.ndarray, values: np.ndarray, details: np.ndarray | None) -> None:
+    curves = {"by distance from 0.5": (-np.abs(values - NON_RESPONSE), says_same(values) == truth)}
+    if details is not None:
+        mean = np.nan_to_num(details[:, UAL].mean(1), nan=NON_RESPONSE)
+        doubt = np.nan_to_num(details[:, O2D2].mean(1), nan=1.0)
+        curves["by O2D2"] = (doubt, says_same(mean) == truth)
+    for (name, (doubt, correct)), colour in zip(curves.items(), (SAME, DIFFERENT), strict=False):
+        share, accuracy = coverage_curve(doubt, correct)
+        axes.plot(share, accuracy, color=colour, label=name)
+    there = answered(values)
+    if there.any():
+        accuracy = (says_same(values) == truth)[there].mean()
+        axes.plot(there.mean(), accuracy, "o", color="black", label="as answered")
+    axes.set(xlabel="share of trials answered", ylabel="accuracy on them", title="Coverage", xlim=(0, 1.02))
+    axes.legend(frameon=False)
+
+
+def posteriors(
+    figure: Any, truth: np.ndarray, values: np.ndarray, kind: np.ndarray | None, details: np.ndarray | None
+) -> None:
+    """Histograms by kind of pair, without and with O2D2 (figure 4 of the paper)."""
+    kinds = kind if kind is not None else np.where(truth, "one author", "two authors")
+    panels = {"answers": values}
+    if details is not None:
+        panels = {"without O2D2": details[:, UAL].mean(1), "with O2D2 (as answered)": values}
+    for axes, (title, p) in zip(
+        np.atleast_1d(figure.subplots(1, len(panels), sharey=True)), panels.items(), strict=True
+    ):
+        names = sorted(set(kinds.tolist()))
+        axes.hist([p[(kinds == name) & np.isfinite(p)] for name in names], bins=np.linspace(0, 1, 21), label=names,
+                  histtype="step", lw=1.8)  # fmt: skip
+        axes.set(title=title, xlabel="probability of one author", xlim=(0, 1))
+        axes.legend(frameon=False, fontsize=8)
+
+
+def agreement(figure: Any, truth: np.ndarray, values: np.ndarray, details: np.ndarray) -> None:
+    """How many members side with the larger camp, and how often it is right; how many abstain."""
+    usable = np.isfinite(details[:, UAL]).all(1)
+    votes = says_same(details[usable, UAL]).sum(1)
+    members = details.shape[2]
+    camp = np.maximum(votes, members - votes)
+    correct = ((votes * 2 > members) == truth[usable]).astype(float)
+    counts = np.bincount(camp, minlength=members + 1)
+    right = np.bincount(camp, correct, members + 1)
+    used = np.flatnonzero(counts)
+    left, other = figure.subplots(1, 2)
+    left.bar(used, counts[used], color="#d9d5cb")
+    left.set(title="Members that agree", xlabel=f"members of the larger camp, of {members}", ylabel="trials")
+    twin = left.twinx()
+    twin.plot(used, right[used] / counts[used], "o-", color=SAME)
+    twin.set(ylim=(0, 1.05), ylabel="accuracy")
+    abstaining = vote(details[usable, UAL].T, details[usable, O2D2].T).abstains.sum(0)
+    other.hist(abstaining, bins=np.arange(members + 2) - 0.5, color=DIFFERENT)
+    other.axvline(members / 2, color="black", lw=1, ls="--")
+    other.set(title="Members that abstain", xlabel="members; beyond the line there is no answer", yscale="log")

@@ -1,0 +1,90 @@
+"""The model card, made of what ensemble.json says and of the trainer's own notes on use and limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .prepare import format_table
+
+COLUMNS = {
+    "auc": "AUC", "c@1": "c@1", "f_05_u": "F0.5u", "F1": "F1", "brier": "Brier", "overall": "overall", "ece": "ECE",
+    "non_responses": "non-resp.",
+}  # fmt: skip
+STEPS = {
+    "dml": "DML, single members",
+    "bfs": "BFS, single members",
+    "ual": "UAL, single members",
+    "o2d2": "UAL + O2D2, single members",
+    "ensemble": "ensemble (mean of UAL)",
+    "ensemble_o2d2": "ensemble + O2D2",
+}
+PARTS = {
+    "by kind of pair": "validation_by_kind",
+    "by length of both texts": "validation_by_length",
+    "by source": "validation_by_source",
+}
+
+
+def _table(title: str, rows: dict[str, list[str]], *columns: str) -> str:
+    head = [title, *columns, *COLUMNS.values()]
+    lines = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head))]
+    return "\n".join([*lines, *("| " + " | ".join([name, *cells]) + " |" for name, cells in rows.items())])
+
+
+def _steps(validation: dict[str, dict[str, Any]]) -> str:
+    rows = {}
+    for key, title in STEPS.items():
+        deviation = validation[key].get("deviation", {})
+        rows[title] = [
+            f"{validation[key][c]:.3f}" + (f" ± {deviation[c]:.3f}" if c in deviation else "") for c in COLUMNS
+        ]
+    return _table("", rows)
+
+
+def _part(title: str, parts: dict[str, dict[str, Any]]) -> str:
+    rows = {}
+    for name, figures in parts.items():
+        intervals = figures["intervals"]
+        rows[name] = [f"{figures['pairs']:,}"] + [
+            f"{figures[c]:.3f}" + (" ({:.2f}-{:.2f})".format(*intervals[c]) if c in intervals else "") for c in COLUMNS
+        ]
+    return _table(title, rows, "pairs")
+
+
+def model_card(info: dict[str, Any], notes: str = "") -> str:
+    """`info` is ensemble.json."""
+    training = info["training"]
+    eps = [member["eps"] for member in info["members"]]
+    tables = "\n\n".join(_part(title, info[key]) for title, key in PARTS.items() if info[key])
+    return f"""# Model card: {info["name"]}
+
+{len(eps)} members, trained with pan21av {training["version"]} (seed {training["seed"]}),
+finished {training["finished"]}, {training["core_seconds"] / 60:.0f} core-minutes in all.
+
+{notes.strip()}
+
+## Data
+
+```
+{format_table(training["splits"])}
+```
+
+## Validation: authors never seen in training
+
+{_steps(info["validation"])}
+
+Ensemble + O2D2, with 95 % intervals of AUC and overall:
+
+{tables}
+
+Kinds: SA / DA same or different authors, SF / DF same or different topic; the paper reports SA_DF + DA_SF.
+Non-responses count as in PAN's evaluator; ECE is the expected calibration error of the answered trials.
+
+![Reliability on the validation pairs](reliability.png)
+
+## To train it again
+
+Settings and seed are in ensemble.json, under `training`; so is the SHA-256 of the corpus and of all that its
+preparation depends on: {training["corpus"]}. O2D2's eps, chosen per member on validation pairs: {min(eps):.3f} to
+{max(eps):.3f}.
+"""

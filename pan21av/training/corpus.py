@@ -1,0 +1,85 @@
+"""Reading training texts: PAN's pairs + truth, or documents with their authors, as JSON lines."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..data.jsonlines import read_objects
+from ..data.pan import bare_name, find_file, find_pairs, read_truth, topics_of
+from ..errors import InputError
+
+
+@dataclass(frozen=True)
+class Document:
+    author: str
+    topic: str
+    work: str  # "" if unknown; two documents of one work are never a same-author pair
+    source: str
+    text: str
+
+
+def _string(value: dict[str, Any], name: str, where: str, default: str | None = None) -> str:
+    entry = value.get(name, default)
+    if not isinstance(entry, str):
+        raise InputError(f"{where}: {name!r} must be a string")
+    return entry
+
+
+def read_documents(path: Path) -> Iterator[Document]:
+    for number, value in read_objects(path):
+        where = f"{path}:{number}"
+        yield Document(
+            _string(value, "author", where),
+            _string(value, "topic", where, ""),
+            _string(value, "work", where, ""),
+            _string(value, "source", where, ""),
+            _string(value, "text", where),
+        )
+
+
+def read_pan(pairs: Path, truth: Path) -> Iterator[Document]:
+    """PAN trials taken apart into documents; a text that occurs in several pairs comes once."""
+    authors = {trial: entry.authors for trial, entry in read_truth(truth)}
+    seen: set[bytes] = set()
+    for number, value in read_objects(pairs):
+        where = f"{pairs}:{number}"
+        trial = _string(value, "id", where)
+        if trial not in authors:
+            raise InputError(f"{where}: id {trial!r} is not in {truth}")
+        names = authors[trial]
+        if names is None:
+            raise InputError(f"{truth}: 'authors' of {trial!r} must be two strings")
+        named = "fandoms" in value or "discourse_type" in value
+        texts, topics = value.get("pair"), topics_of(value) if named else ("", "")
+        if topics is None:
+            raise InputError(f"{where}: 'fandoms' must be two strings")
+        if not (isinstance(texts, list) and len(texts) == 2 and all(isinstance(text, str) for text in texts)):
+            raise InputError(f"{where}: 'pair' must be two strings")
+        for author, topic, text in zip(names, topics, texts, strict=True):
+            key = hashlib.blake2b(f"{author}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            if key not in seen:
+                seen.add(key)
+                yield Document(author, topic, "", "", text)
+
+
+def read_corpus(data: Sequence[Path], truth: Path | None = None) -> Iterator[Document]:
+    """Of all files: PAN pairs if a truth is given (or lies beside them in a folder), else documents."""
+    for path in data:
+        yield from _read_one(path, truth)
+
+
+def _read_one(path: Path, truth: Path | None) -> Iterator[Document]:
+    if path.is_dir():
+        names = [bare_name(p) for p in path.iterdir()]
+        if not any(name.endswith(("truth.jsonl", "documents.jsonl")) for name in names):
+            raise InputError(f"{path} holds neither one documents.jsonl nor one pairs.jsonl with its truth.jsonl")
+        if any(name.endswith("truth.jsonl") for name in names):
+            return read_pan(find_pairs(path), find_file(path, "truth.jsonl"))
+        return read_documents(find_file(path, "documents.jsonl"))
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    return read_pan(path, find_file(truth, "truth.jsonl")) if truth else read_documents(path)

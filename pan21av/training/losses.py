@@ -1,0 +1,64 @@
+"""What is minimised. Each score is trained by its own loss only."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..network.embedding import EmbeddingPair
+from ..network.network import Network
+from ..network.scores import DML
+from .settings import PairSettings
+
+
+def dml_loss(p: Tensor, same: Tensor, settings: PairSettings) -> Tensor:
+    """The paper's margins: a max(high - p, 0)^2 + (1 - a) max(p - low, 0)^2, mean over pairs (1, P)."""
+    pull = F.relu(settings.dml_high - p).square()
+    push = F.relu(p - settings.dml_low).square()
+    return (same * pull + (1 - same) * push).mean()
+
+
+def ual_loss(confusion: Tensor, p_ual: Tensor, same: Tensor, beta: float) -> Tensor:
+    """Negative log-likelihood, minus beta times the entropy of the confusion matrix."""
+    p = torch.where(same > 0.5, p_ual, 1 - p_ual).clamp_min(1e-7)
+    entropy = -(confusion * confusion.clamp_min(1e-7).log()).sum((-1, -2))
+    return (-p.log() - beta * entropy).mean()
+
+
+def head_losses(network: Network, pair: EmbeddingPair, same: Tensor, ual_beta: float) -> tuple[Tensor, Tensor]:
+    """BFS and UAL on embeddings (1, P, L) that they do not change; UAL does not change BFS."""
+    pair = pair.detach()
+    logit = network.bfs.log_ratio(pair)
+    confusion = network.ual.confusion(pair)
+    p_ual = network.ual.correct(confusion, torch.sigmoid(logit).detach())
+    return F.binary_cross_entropy_with_logits(logit, same), ual_loss(confusion, p_ual, same, ual_beta)
+
+
+def contrastive_loss(y: Tensor, temperature: float) -> Tensor:
+    """InfoNCE by distance: y (D, L), documents 2i and 2i + 1 by one author: each must find the other among all D."""
+    distance = torch.cdist(y, y, compute_mode="donot_use_mm_for_euclid_dist").square()
+    logits = (-distance / temperature).masked_fill(torch.eye(len(y), dtype=torch.bool, device=y.device), -torch.inf)
+    partner = torch.arange(len(y), device=y.device) ^ 1
+    return F.cross_entropy(logits, partner)
+
+
+def all_pairs(dml: DML, y: Tensor) -> tuple[Tensor, Tensor]:
+    """p_DML of all pairs of a contrastive batch y (D, L), and which of them are by one author, (P) each."""
+    first, second = torch.triu_indices(len(y), len(y), 1, device=y.device)
+    return dml(EmbeddingPair.of(y[None, first], y[None, second]))[0], second == (first ^ 1)
+
+
+def all_pairs_loss(p: Tensor, same: Tensor) -> Tensor:
+    """Cross-entropy of p (P), same and different authors weighing the same.
+
+    The contrast above only ranks; this gives distances one scale for all documents.
+    """
+    p = p.clamp(1e-6, 1 - 1e-6)
+    return -(p[same].log().mean() + torch.log1p(-p[~same]).mean()) / 2
+
+
+def balanced_accuracy(said: Tensor, truth: Tensor) -> float:
+    """Accuracy with both classes weighing the same, so that chance is a half; NaN without both."""
+    rates = [(said == truth)[truth == side].float().mean() for side in (True, False) if (truth == side).any()]
+    return float(torch.stack(rates).mean()) if len(rates) == 2 else float("nan")

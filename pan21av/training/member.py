@@ -1,0 +1,130 @@
+"""One member from seed to finished files: the task that runs in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import torch
+from safetensors.torch import load as parse_safetensors
+from torch import Tensor
+
+from ..config import ModelConfig
+from ..errors import EnvironmentFault
+from ..files import write_whole
+from ..network.checkpoint import STAGES, member_files
+from ..network.network import Network
+from ..runtime.device import choose_device
+from .calibration import cohort_documents
+from .prepared import Prepared
+from .settings import Settings
+from .stage1 import CHECKPOINT, Log, StageOne
+from .stage2 import StageTwo
+from .streams import Stream, torch_stream
+
+STAGE_ONE, STAGE_TWO = (f"{stage}.safetensors" for stage in STAGES)
+STAGE_ONE_SECONDS = "stage1.json"
+RESULT, HISTORY, SCORES = "result.json", "history.jsonl", "validation.npz"
+
+
+@dataclass(frozen=True)
+class MemberTask:
+    number: int  # from 1
+    seed: int
+    prepared: Path
+    folder: Path
+    settings: Settings
+    device: str
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / RESULT).exists()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        result: dict[str, Any] = orjson.loads((self.folder / RESULT).read_bytes())
+        return result
+
+
+def train_member(task: MemberTask) -> int:
+    """Train one member, going on where an earlier process stopped. Returns its number."""
+    if task.finished:
+        return task.number
+    if not task.prepared.is_dir():
+        node = os.uname().nodename
+        raise EnvironmentFault(
+            f"{node} does not see {task.prepared}: --work must be on a file system that all nodes share"
+        )
+    torch.set_num_threads(1)  # members run side by side; and the same weights on any number of cores
+    task.folder.mkdir(parents=True, exist_ok=True)
+    settings = task.settings
+    prepared, device = Prepared.load(task.prepared, settings.model), choose_device(task.device)
+    with (task.folder / HISTORY).open("wb", buffering=0) as history:
+
+        def log(record: dict[str, Any]) -> None:
+            history.write(orjson.dumps(record) + b"\n")
+
+        if not (task.folder / STAGE_ONE).exists():
+            _stage_one(task, prepared, device, log)
+        began = time.perf_counter()
+        # Just as it will be shipped, rounded: so it makes no difference whether stage one was trained here or reused.
+        state = parse_safetensors((task.folder / STAGE_ONE).read_bytes())
+        encoder = _network(settings.model, prepared, state, task.seed).to(device)
+        network = _network(with_cohort(settings, prepared), prepared, state, task.seed).to(device)
+        two = StageTwo(encoder, network, prepared, settings, task.seed, device)
+        result = two.run(log)
+    seconds = float(orjson.loads((task.folder / STAGE_ONE_SECONDS).read_bytes())) + time.perf_counter() - began
+    result |= {"seed": task.seed, "seconds": round(seconds, 1)}  # of earlier, broken runs too
+    files = member_files({name: tensor[0] for name, tensor in network.state_dict().items()}, fitted(settings))
+    finish(task, files["stage2"], two.validation_scores(), result)
+    (task.folder / CHECKPOINT).unlink(missing_ok=True)
+    return task.number
+
+
+def fitted(settings: Settings) -> tuple[str, ...]:
+    """How the names of stage two's tensors begin: O2D2, and the scores where they begin anew."""
+    return ("o2d2.", "dml.", "bfs.", "ual.", "cohort.") if settings.heads.epochs else ("o2d2.",)
+
+
+def with_cohort(settings: Settings, prepared: Prepared) -> ModelConfig:
+    """What is shipped. A small corpus may have fewer texts for a cohort than the settings ask for."""
+    return replace(settings.model, cohort=len(cohort_documents(prepared, settings.calibration.cohort)))
+
+
+def _stage_one(task: MemberTask, prepared: Prepared, device: torch.device, log: Log) -> None:
+    """Train it, and leave what stage two builds on."""
+    one = StageOne(prepared, task.settings, task.seed, device)
+    network = one.run(task.folder, log)
+    state = {name: tensor[0] for name, tensor in network.state_dict().items()}
+    seconds = sum(record["seconds"] for record in one.state.history)
+    keep_stage_one(task, member_files(state, fitted(task.settings))["stage1"], seconds)
+
+
+def keep_stage_one(task: MemberTask, data: bytes, seconds: float) -> None:
+    """The tensors come last: they say that stage one is done."""
+    write_whole(task.folder / STAGE_ONE_SECONDS, orjson.dumps(seconds))
+    write_whole(task.folder / STAGE_ONE, data)
+
+
+def _network(model: ModelConfig, prepared: Prepared, state: dict[str, Tensor], seed: int) -> Network:
+    """A member with the tensors of `state`, the others at their start."""
+    torch_stream(seed, Stream.STAGE_TWO_WEIGHTS)
+    network = Network(model, 1, prepared.vocabulary.word_rows, prepared.vocabulary.char_rows)
+    network.load_state_dict(network.state_dict() | {name: tensor.float()[None] for name, tensor in state.items()})
+    return network
+
+
+def finish(task: MemberTask, stage_two: bytes, scores: dict[str, np.ndarray], result: dict[str, Any]) -> None:
+    """Write what a finished member leaves; its result comes last and marks it as finished."""
+    write_whole(task.folder / STAGE_TWO, stage_two)
+    np.savez(task.folder / SCORES, **scores)  # type: ignore[arg-type]
+    write_whole(task.folder / RESULT, orjson.dumps(result, option=orjson.OPT_INDENT_2))
+
+
+def finished_files(task: MemberTask) -> dict[str, bytes]:
+    return {stage: (task.folder / f"{stage}.safetensors").read_bytes() for stage in STAGES}

@@ -1,0 +1,51 @@
+"""Stage one as in the paper: pairs, and the joint loss DML + BFS + UAL."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from ..network.network import Network
+from .crops import Crops
+from .losses import balanced_accuracy, dml_loss, head_losses
+from .optimiser import Optimiser, linear
+from .prepared import TRAIN, Prepared
+from .sampling import TRAINING, draw_pairs
+from .settings import PairSettings
+from .topic_probe import TopicProbe
+
+
+def pair_epoch(
+    network: Network, probe: TopicProbe, optimiser: Optimiser, prepared: Prepared, settings: PairSettings,
+    epoch: int, rng: np.random.Generator,
+) -> dict[str, float]:  # fmt: skip
+    """One epoch over pairs drawn anew; returns their number and means over its steps."""
+    catalogue, crops = prepared.catalogue, Crops(prepared, rng)
+    device = network.metric.weight.device
+    pairs = draw_pairs(catalogue, prepared.documents(TRAIN), TRAINING, rng)
+    rate = linear(settings.lr, settings.lr_end, epoch / max(1, settings.lr_fall_epochs))
+    records = []
+    for at in range(0, len(pairs), settings.batch):
+        part = pairs[at : at + settings.batch]
+        first, second = slice(0, len(part)), slice(len(part), None)
+        same = torch.tensor(catalogue.same_author(part), dtype=torch.float32, device=device)[None]
+        topic = torch.tensor(catalogue.same_topic(part), dtype=torch.float32, device=device)[None]
+        batch = prepared.batch([crops.for_pair(int(d), settings) for d in part.T.flatten()]).to(device)
+        vectors = network.encoder(batch).vectors
+        pair = network.embed_vectors(vectors, batch).pair(first, second)
+        p_dml = network.dml(pair)
+        dml = dml_loss(p_dml, same, settings)
+        bfs, ual = head_losses(network, pair, same, settings.ual_beta)
+        topic_loss, topic_said = probe.loss(vectors[:, first], vectors[:, second], topic)
+        optimiser.step(dml + bfs + ual + topic_loss, rate)
+        records.append(
+            {
+                "dml_loss": dml.item(),
+                "bfs_loss": bfs.item(),
+                "ual_loss": ual.item(),
+                "accuracy": ((p_dml > 0.5) == same.bool()).float().mean().item(),
+                "topic_accuracy": balanced_accuracy(topic_said, topic.bool()),
+            }
+        )
+    means = {name: float(np.nanmean([record[name] for record in records])) for name in records[0]}
+    return {"pairs": len(pairs), **means}

@@ -1,0 +1,227 @@
+"""From texts to memory-mapped token ids, vocabulary, splits and fixed pairs: once for all members."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from tqdm import tqdm
+
+from ..data.frequencies import count_frequencies
+from ..data.tokeniser import DEFAULT, encode_all
+from ..data.vocabulary import Vocabulary
+from ..errors import InputError
+from ..runtime.parallel import ordered_map, usable_cores, worker_pool
+from .corpus import Document, read_corpus
+from .prepared import MANIFEST, SPLITS, TRAIN, VALIDATE, Prepared
+from .sampling import CALIBRATION, TRAINING, Catalogue, draw_pairs, fixed_pairs, split_documents
+from .settings import Settings
+from .streams import Stream, numpy_stream
+from .word_vectors import read_vectors
+
+log = logging.getLogger("pan21av")
+
+FORMAT = 2
+TEXTS_PER_TASK = 16
+TASKS_AHEAD_PER_WORKER = 4
+HASHED_PER_READ = 1 << 20
+
+
+def prepare(
+    data: Sequence[Path],
+    folder: Path,
+    settings: Settings,
+    *,
+    truth: Path | None = None,
+    vectors: Path | None = None,
+    seed: int = 1,
+    workers: int | None = None,
+) -> Prepared:
+    """Prepare a corpus in `folder`, or reuse what is there if it came from the same files and settings."""
+    fingerprint = _fingerprint([*data, truth, vectors], settings, seed)
+    manifest = folder / MANIFEST
+    if manifest.exists() and orjson.loads(manifest.read_bytes()).get("fingerprint") == fingerprint:
+        log.info("reusing the prepared corpus in %s", folder)
+        return Prepared.load(folder, settings.model)
+    building = folder.with_name(folder.name + ".part")
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    documents = tqdm(read_corpus(data, truth), "tokenising", unit=" documents", disable=not sys.stderr.isatty())
+    found = _tokenise(iter(documents), building, settings.data.min_tokens, workers or usable_cores())
+    vocabulary = _write_types(found, building, settings)
+    if vectors is not None:
+        table, known = read_vectors(vectors, vocabulary, settings.model.word_dim)
+        np.save(building / "vectors.npy", table)
+        log.info("word vectors for %s of %s words", f"{known:,}", f"{len(vocabulary.words):,}")
+    catalogue = found.catalogue
+    split = split_documents(
+        catalogue, settings.data.split == "topics", settings.data.train_share, numpy_stream(seed, Stream.SPLIT)
+    )
+    rng = numpy_stream(seed, Stream.FIXED_PAIRS)
+    fixed = {
+        "validation": fixed_pairs(catalogue, np.flatnonzero(split == VALIDATE), rng, settings.data.max_pairs),
+        "development": fixed_pairs(catalogue, np.flatnonzero(split > TRAIN), rng, settings.data.max_pairs),
+    }
+    if not all(map(len, fixed.values())):
+        raise InputError(
+            f"{data[0]}: no validation pairs can be drawn; it takes more authors with two or more documents"
+            + ("" if settings.data.split == "authors" else ", or --split authors if topics are few")
+        )
+    arrays = {"offsets": found.offsets, "split": split, **fixed, **vars(catalogue)}
+    np.savez(building / "documents.npz", **arrays)
+    summary = {
+        "fingerprint": fingerprint,
+        "sources": found.sources,
+        "tokens": int(found.offsets[-1]),
+        "types": len(found.types),
+        "table": _table(catalogue, split, fixed, seed),
+    }
+    (building / MANIFEST).write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2))
+    shutil.rmtree(folder, ignore_errors=True)
+    building.rename(folder)
+    return Prepared.load(folder, settings.model)
+
+
+def _fingerprint(files: Sequence[Path | None], settings: Settings, seed: int) -> str:
+    """Of all that preparation depends on."""
+    digest = hashlib.sha256(f"{FORMAT} {DEFAULT} {seed}".encode())
+    for path in files:
+        for file in sorted(path.iterdir()) if path and path.is_dir() else [path]:
+            if file is None:
+                digest.update(b"none")
+            elif not file.exists():
+                raise InputError(f"{file} does not exist")
+            elif file.is_file():
+                digest.update(_sha256(file))
+    model = settings.model
+    names = ["chars_per_token", "word_dim"]
+    if model.lda_dim:
+        names += ["lda_words", "lda_chars", "max_windows", "window_hop", "window_tokens"]
+    depends = {"data": asdict(settings.data), "model": {name: getattr(model, name) for name in names}}
+    del depends["data"]["development_pairs"]
+    digest.update(orjson.dumps(depends))
+    return digest.hexdigest()
+
+
+def _sha256(file: Path) -> bytes:
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while piece := stream.read(HASHED_PER_READ):
+            digest.update(piece)
+    return digest.digest()
+
+
+class _Numbers(dict[str, int]):
+    def __missing__(self, key: str) -> int:
+        self[key] = len(self)
+        return self[key]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What tokenising leaves beside tokens.i32."""
+
+    sources: list[str]
+    catalogue: Catalogue
+    offsets: np.ndarray  # (documents + 1)
+    types: list[str]  # in order of appearance
+    counts: np.ndarray  # (types)
+
+
+def _tokenise(documents: Iterator[Document], folder: Path, min_tokens: int, workers: int) -> _Found:
+    """Token types of every long enough document to tokens.i32."""
+    types, authors, topics, works, sources = (_Numbers() for _ in range(5))
+    labels: list[tuple[int, int, int, int]] = []
+    offsets, counts = [0], np.zeros(1 << 16, dtype=np.int64)
+    jobs = ((chunk, [document.text for document in chunk]) for chunk in _chunks(documents))
+    with worker_pool(workers) as pool, (folder / "tokens.i32").open("wb") as out:
+        for chunk, encoded in ordered_map(encode_all, jobs, pool, ahead=TASKS_AHEAD_PER_WORKER * workers):
+            for document, tokens in zip(chunk, encoded, strict=True):
+                if len(tokens.ids) < min_tokens:
+                    continue
+                ids = np.array([types[token] for token in tokens.types], dtype=np.int32)[tokens.ids]
+                if len(types) > len(counts):
+                    counts = np.concatenate([counts, np.zeros(len(types), dtype=np.int64)])
+                np.add.at(counts, ids, 1)
+                ids.tofile(out)
+                offsets.append(offsets[-1] + len(ids))
+                work = works[f"{document.author}\0{document.work}"] if document.work else -1
+                labels.append((authors[document.author], topics[document.topic], work, sources[document.source]))
+    if not labels:
+        raise InputError(f"no document has {min_tokens} tokens or more")
+    columns = np.array(labels, dtype=np.int64).T
+    return _Found(list(sources), Catalogue(*columns), np.array(offsets), list(types), counts[: len(types)])
+
+
+def _chunks(documents: Iterator[Document]) -> Iterator[list[Document]]:
+    chunk: list[Document] = []
+    for document in documents:
+        chunk.append(document)
+        if len(chunk) == TEXTS_PER_TASK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _write_types(found: _Found, folder: Path, settings: Settings) -> Vocabulary:
+    """The vocabulary, what every token type is in it, and how often every document uses the commonest."""
+    pairs = ((token, int(count)) for token, count in zip(found.types, found.counts, strict=True))
+    vocabulary = Vocabulary.build(
+        pairs, words=settings.data.words, chars=settings.data.chars, lowercase=settings.data.lowercase
+    )
+    (folder / "vocab.json").write_bytes(vocabulary.to_json())
+    words, chars = vocabulary.ids(found.types, settings.model.chars_per_token)
+    np.save(folder / "type_words.npy", words.astype(np.int32))
+    np.save(folder / "type_chars.npy", chars.astype(np.uint16))
+    if settings.model.lda_dim:
+        tokens = np.memmap(folder / "tokens.i32", dtype=np.int32, mode="r")
+        shape = (len(found.offsets) - 1, settings.model.lda_features)
+        table = np.lib.format.open_memmap(folder / "frequencies.npy", mode="w+", dtype=np.float32, shape=shape)
+        for document, (start, end) in enumerate(zip(found.offsets[:-1], found.offsets[1:], strict=True)):
+            types, ids = np.unique(tokens[start:end][: settings.model.max_tokens], return_inverse=True)
+            table[document] = count_frequencies(words[types], chars[types], [ids], settings.model)[0]
+        table.flush()
+    return vocabulary
+
+
+def _table(catalogue: Catalogue, split: np.ndarray, fixed: dict[str, np.ndarray], seed: int) -> dict[str, Any]:
+    """Documents, authors, topics and pairs per kind of each split (one epoch's draw where drawn anew)."""
+    rows: dict[str, Any] = {}
+    drawings = {"training": TRAINING, "calibration": CALIBRATION}
+    for name, number in SPLITS.items():
+        documents = np.flatnonzero(split == number)
+        pairs = (
+            fixed[name]
+            if name in fixed
+            else draw_pairs(catalogue, documents, drawings[name], numpy_stream(seed, Stream.TABLE, number))
+        )
+        rows[name] = _row(catalogue, documents, pairs)
+    rows["development"] = _row(catalogue, np.flatnonzero(split > TRAIN), fixed["development"])
+    rows["left out"] = _row(catalogue, np.flatnonzero(split < 0), np.zeros((0, 2), dtype=np.int64))
+    return rows
+
+
+def _row(catalogue: Catalogue, documents: np.ndarray, pairs: np.ndarray) -> dict[str, int]:
+    return {
+        "documents": len(documents),
+        "authors": len(np.unique(catalogue.author[documents])),
+        "topics": len(np.unique(catalogue.topic[documents])),
+        **catalogue.count_kinds(pairs),
+    }
+
+
+def format_table(table: dict[str, dict[str, int]]) -> str:
+    columns = list(next(iter(table.values())))
+    lines = [" ".join(["split".ljust(12), *(c.rjust(10) for c in columns)])]
+    for name, row in table.items():
+        lines.append(" ".join([name.ljust(12), *(f"{row[c]:,}".rjust(10) for c in columns)]))
+    return "\n".join(lines)

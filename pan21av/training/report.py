@@ -1,0 +1,135 @@
+"""What came of a training: validation figures and pictures; card.py puts them into words."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ..data.pan import COMBINATIONS, in_combination
+from ..metrics import all_metrics, bootstrap_intervals, resamples
+from ..vote import SCORES as SCORE_NAMES
+from ..vote import vote
+from .member import HISTORY, SCORES, MemberTask
+from .prepared import Prepared
+from .stage1 import CONTRASTIVE, PAIRS
+
+SAMPLES = 1000  # of a bootstrap
+
+
+def member_scores(tasks: list[MemberTask]) -> dict[str, np.ndarray]:
+    """What the members say of the validation pairs: (M, P) of each score."""
+    loaded = [np.load(task.folder / SCORES) for task in tasks]
+    return {name: np.stack([file[name] for file in loaded]) for name in loaded[0].files}
+
+
+def ensemble_report(scores: dict[str, np.ndarray], prepared: Prepared) -> dict[str, Any]:
+    """The rows of the paper's tables 4 and 5 on the validation pairs, and a histogram of distances."""
+    scores = {name: values.astype(np.float64) for name, values in scores.items()}
+    catalogue, pairs = prepared.catalogue, prepared.validation
+    truth, kinds, source = catalogue.same_author(pairs), catalogue.kinds(pairs), catalogue.source[pairs[:, 0]]
+    answers = vote(scores["ual"], scores["o2d2"]).answers
+
+    def table(parts: dict[str, np.ndarray]) -> dict[str, Any]:
+        return {name: row(truth[here], answers[here]) for name, here in parts.items() if here.any()}
+
+    lengths = sorted(int(name.partition("@")[2]) for name in scores if name.startswith("ual@"))
+    by_length = {
+        f"cut to {n:,} characters": row(truth, vote(scores[f"ual@{n}"], scores[f"o2d2@{n}"]).answers) for n in lengths
+    }
+    sources = {name: source == number for number, name in enumerate(prepared.sources)}
+    return {
+        "validation": figures(truth, scores),
+        "validation_by_source": table(sources) if len(sources) > 1 else {},
+        "validation_by_kind": table({name: in_combination(kinds, name) for name in COMBINATIONS}),
+        "validation_by_length": by_length | {"whole texts": row(truth, answers)},
+        "distances": histogram(truth, scores["distance"].mean(0)),
+    }
+
+
+def row(truth: np.ndarray, answers: np.ndarray) -> dict[str, Any]:
+    """Figures of some pairs, with 95 % intervals of AUC and overall."""
+    intervals = {}
+    if 1 < truth.sum() < len(truth) - 1:  # else a sample may well hold pairs of one kind only
+        drawn = bootstrap_intervals(truth, answers, resamples(len(truth), SAMPLES))
+        intervals = {key: [round(limit, 4) for limit in drawn[key]] for key in ("auc", "overall")}
+    return {"pairs": len(truth), **all_metrics(truth, answers), "intervals": intervals}
+
+
+def figures(truth: np.ndarray, scores: dict[str, np.ndarray]) -> dict[str, dict[str, Any]]:
+    """Scores (M, P) -> {row: {metric: value}}; single members as mean, with their deviation beside."""
+    singles = {name: scores[name] for name in SCORE_NAMES}
+    singles["o2d2"] = np.stack([vote(*pair).answers for pair in zip(scores["ual"][:, None], scores["o2d2"][:, None])])
+    rows: dict[str, dict[str, Any]] = {}
+    for name, values in singles.items():
+        each = [all_metrics(truth, p) for p in values]
+        rows[name] = {key: float(np.mean([m[key] for m in each])) for key in each[0]}
+        rows[name]["deviation"] = {key: float(np.std([m[key] for m in each])) for key in each[0]}
+    rows["ensemble"] = all_metrics(truth, scores["ual"].mean(0))
+    rows["ensemble_o2d2"] = all_metrics(truth, vote(scores["ual"], scores["o2d2"]).answers)
+    return rows
+
+
+def histogram(truth: np.ndarray, distances: np.ndarray, bins: int = 40) -> dict[str, Any]:
+    """Squared distance of the embeddings, averaged over members, of same- and different-author validation pairs."""
+    edges = np.linspace(0, float(distances.max()) * 1.0001, bins + 1)
+    return {
+        "edges": [round(float(e), 6) for e in edges],
+        "same": np.histogram(distances[truth], edges)[0].tolist(),
+        "different": np.histogram(distances[~truth], edges)[0].tolist(),
+    }
+
+
+def reliability_plot(scores: dict[str, np.ndarray], prepared: Prepared) -> bytes | None:
+    """What the ensemble says of the validation pairs against what is true; None without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+
+        from ..plots import reliability
+    except ImportError:
+        return None
+    answers = vote(scores["ual"].astype(np.float64), scores["o2d2"].astype(np.float64)).answers
+    figure = Figure(figsize=(5.2, 4.4), layout="constrained")
+    reliability(figure.subplots(), prepared.catalogue.same_author(prepared.validation), answers)
+    return _png(figure)
+
+
+def history_plot(tasks: list[MemberTask]) -> bytes | None:
+    """Losses and accuracies per epoch, authorship against topic; None without matplotlib, or if nothing was trained."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    files = [task.folder / HISTORY for task in tasks if (task.folder / HISTORY).exists()]
+    histories = [[orjson.loads(line) for line in file.read_bytes().splitlines()] for file in files]
+    histories = [[r for r in history if r["stage"] in (CONTRASTIVE, PAIRS)] for history in histories]
+    histories = [history for history in histories if history]
+    if not histories:  # stage one of all members was reused
+        return None
+    panels = {
+        "stage one: loss": {"loss": "contrast", "dml_loss": "DML", "bfs_loss": "BFS", "ual_loss": "UAL"},
+        "stage one: accuracy in training": {"accuracy": "authorship (DML)", "topic_accuracy": "topic (probe)"},
+        "development": {"dev_auc_distance": "AUC of the distance", "overall": "overall (UAL)"},
+    }
+    figure = Figure(figsize=(13, 3.6), layout="constrained")
+    for axis, (title, series) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
+        for key, label in series.items():
+            curves = [{r["epoch"]: r[key] for r in history if key in r} for history in histories]
+            epochs = sorted({epoch for curve in curves for epoch in curve})
+            if not epochs:
+                continue
+            values = np.array([[curve.get(epoch, np.nan) for epoch in epochs] for curve in curves])
+            (line,) = axis.plot(epochs, np.nanmean(values, 0), label=label, marker="." if len(epochs) < 3 else "")
+            axis.fill_between(epochs, np.nanmin(values, 0), np.nanmax(values, 0), alpha=0.2, color=line.get_color())
+        axis.set(title=title, xlabel="epoch")
+        axis.legend(frameon=False, fontsize=8)
+        axis.grid(alpha=0.3)
+    return _png(figure)
+
+
+def _png(figure: Any) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()

@@ -1,0 +1,51 @@
+"""Members of an earlier ensemble, or their stage one, instead of training them again."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ..network.checkpoint import MANIFEST, STAGES
+from .member import MemberTask, finish, keep_stage_one
+from .settings import Settings
+from .stage1 import CHECKPOINT
+
+ENSEMBLE_SCORES = "validation_scores.npz"  # what all members say of the validation pairs, in the ensemble's folder
+
+
+def reuse(tasks: list[MemberTask], ensemble: Path, identity: dict[str, Any]) -> tuple[int, int]:
+    """Take over finished members from an ensemble of the same settings, seed and corpus, or their stage one
+    if only settings of stage two differ; how many of either."""
+    try:
+        info = orjson.loads((ensemble / MANIFEST).read_bytes())
+        training = info["training"]
+        if any(training[key] != identity[key] for key in ("seed", "corpus")):
+            return 0, 0
+        whole = training["settings"] == identity["settings"]
+        if not whole and not _same_stage_one(Settings.from_dict(training["settings"]), tasks[0].settings):
+            return 0, 0
+        scores = np.load(ensemble / ENSEMBLE_SCORES)
+        members = stages = 0
+        for row, (task, entry) in enumerate(zip(tasks, info["members"], strict=False)):
+            if task.finished or entry["seed"] != task.seed or (task.folder / CHECKPOINT).exists():
+                continue
+            files = {stage: (ensemble / entry[stage]["file"]).read_bytes() for stage in STAGES}
+            if any(hashlib.sha256(files[stage]).hexdigest() != entry[stage]["sha256"] for stage in STAGES):
+                continue
+            keep_stage_one(task, files["stage1"], entry["seconds"])
+            if whole:
+                result = {key: entry[key] for key in ("eps", "validation", "seed", "seconds")}
+                finish(task, files["stage2"], {name: scores[name][row] for name in scores.files}, result)
+            members, stages = members + whole, stages + (not whole)
+        return members, stages
+    except (OSError, KeyError, ValueError):
+        return 0, 0  # no ensemble there, or none of ours
+
+
+def _same_stage_one(theirs: Settings, ours: Settings) -> bool:
+    """Where scores are stage one's own (heads.epochs 0), its file holds them too."""
+    return theirs.stage_one == ours.stage_one and bool(theirs.heads.epochs) == bool(ours.heads.epochs)

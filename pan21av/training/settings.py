@@ -1,0 +1,224 @@
+"""Every hyper-parameter of training, in sections: `heads.lr` on the command line, [heads] in a TOML file.
+
+The defaults are the paper's; PRESETS says where `compact` differs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ..config import ModelConfig
+from ..errors import InputError
+from ..network.layers import Dropout
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Preparation: vocabulary, splits, fixed pairs."""
+
+    words: int = 5000  # size of the vocabulary
+    chars: int = 300
+    lowercase: bool = True
+    min_tokens: int = 100  # shorter documents are left out: they say little of their author
+    split: str = "topics"  # "topics": authors and topics disjoint; "authors": authors only, for coarse topics
+    train_share: float = 0.75  # of the topics (or authors); the rest is halved
+    max_pairs: int = 4000  # validation and development pairs, each
+    development_pairs: int = 4000  # of those, looked at after every epoch
+
+
+@dataclass(frozen=True)
+class ContrastiveSettings:
+    """Stage one, before pairs: every document of a batch must find its partner among all others (InfoNCE)."""
+
+    epochs: int = 0  # the paper has none
+    steps: int = 50  # batches in an epoch
+    authors: int = 96  # a batch, two documents each, of one source
+    min_windows: int = 8  # shortest crop; lengths vary from document to document
+    max_windows: int = 32  # longest crop
+    same_topic: float = 0.0  # share of batches with authors of as few topics as possible
+    cross_topic: float = 0.0  # share of authors whose two documents are of different topics, if they can
+    lr: float = 3e-3
+    lr_end: float = 3e-4
+    temperature: float = 3.0
+    dml_weight: float = 0.0  # of the cross-entropy of p_DML over all pairs: it gives distances one scale
+    source_balance: float = 0.5  # sources are drawn with probability authors^this
+
+
+@dataclass(frozen=True)
+class PairSettings:
+    """Stage one as in the paper: pairs, with the joint loss DML + BFS + UAL."""
+
+    epochs: int = 35
+    batch: int = 40
+    lr: float = 6e-4
+    lr_end: float = 2e-4
+    lr_fall_epochs: int = 30  # then lr_end is reached
+    clip: float = 5.0  # gradient norm of every tensor
+    crop_share: float = 0.5  # documents beyond the limit begin at a random window this often
+    max_windows: int = 210  # longest crop
+    min_windows: int = 0  # > 0: crops of random length from here on
+    dml_low: float = 0.09  # margins of the DML loss
+    dml_high: float = 0.91
+    ual_beta: float = 0.105  # weight of the confusion matrices' entropy
+    probe_reversal: float = 0.0  # > 0: the topic probe's gradient is reversed into the encoder
+
+
+@dataclass(frozen=True)
+class CalibrationSettings:
+    """What stage two learns from: authors that stage one never saw, read whole and in crops."""
+
+    cohort: int = 0  # texts that distances are normalised by
+    unfamiliar: float = 0.5  # share of the pairs for which the cohort's texts of their source do not count
+    views: int = 1  # embeddings of each document: whole, then shorter crops
+    min_windows: int = 1  # shortest crop
+    draws: int = 1  # times that pairs are drawn in an epoch: embeddings cost nothing here
+
+
+@dataclass(frozen=True)
+class HeadSettings:
+    """DML, BFS and UAL fitted anew on unseen authors: their posteriors must hold for those."""
+
+    epochs: int = 0  # 0: they stay as stage one left them, as in the paper
+    batch: int = 40
+    lr: float = 1e-3
+    ual_beta: float = 0.03  # weight of the confusion matrices' entropy
+    dropout: float = 0.0
+    logit_scale: float = 1.0  # on UAL's logits: the mean of members that differ is less certain than each of them
+
+
+@dataclass(frozen=True)
+class AbstentionSettings:
+    """O2D2."""
+
+    epochs: int = 60
+    batch: int = 30
+    lr: float = 1e-3
+    lr_end: float = 5e-4
+    dropout: float = 0.25
+    eps_min: float = 0.05  # a posterior that near to a half counts as undecidable; chosen on validation pairs
+    eps_max: float = 0.15
+    eps_steps: int = 5
+
+
+@dataclass(frozen=True)
+class Settings:
+    # What stage one depends on
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataSettings = field(default_factory=DataSettings)
+    dropout: Dropout = field(default_factory=lambda: Dropout(0.0, 0.2, 0.1, 0.1, 0.2))
+    contrastive: ContrastiveSettings = field(default_factory=ContrastiveSettings)
+    pairs: PairSettings = field(default_factory=PairSettings)
+    # What stage two depends on besides
+    calibration: CalibrationSettings = field(default_factory=CalibrationSettings)
+    heads: HeadSettings = field(default_factory=HeadSettings)
+    abstention: AbstentionSettings = field(default_factory=AbstentionSettings)
+
+    STAGE_ONE = ("model", "data", "dropout", "contrastive", "pairs")
+
+    def __post_init__(self) -> None:
+        if self.data.split not in ("topics", "authors"):
+            raise ValueError(f"data.split must be topics or authors, not {self.data.split!r}")
+        for name in (
+            "data.words", "data.chars", "contrastive.steps", "contrastive.authors", "pairs.batch", "heads.batch",
+            "abstention.batch", "calibration.views", "calibration.min_windows",
+        ):  # fmt: skip
+            section, _, key = name.partition(".")
+            if getattr(getattr(self, section), key) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        if self.model.cohort:
+            raise ValueError("model.cohort follows from the corpus; set calibration.cohort")
+        if self.calibration.cohort and not self.heads.epochs:
+            raise ValueError("calibration.cohort needs heads.epochs: scores must learn to use it")
+        for section in ("contrastive", "pairs"):
+            if getattr(self, section).min_windows > getattr(self, section).max_windows:
+                raise ValueError(f"{section}.min_windows must not exceed {section}.max_windows")
+
+    @property
+    def stage_one(self) -> dict[str, Any]:
+        """Stage one of another run can be reused if these are equal."""
+        return {name: asdict(getattr(self, name)) for name in self.STAGE_ONE}
+
+    @property
+    def stage_one_epochs(self) -> int:
+        return self.contrastive.epochs + self.pairs.epochs
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Settings:
+        return cls().updated(values)
+
+    def updated(self, values: Mapping[str, Any]) -> Settings:
+        """With some settings of some sections changed; unknown names and wrong types are refused."""
+        changed = {}
+        for name, entries in values.items():
+            section = getattr(self, name, None) if name in {f.name for f in fields(self)} else None
+            if section is None or not isinstance(entries, Mapping):
+                known = ", ".join(f.name for f in fields(self))
+                raise ValueError(f"unknown section {name!r}; known: {known}")
+            changed[name] = _updated(name, section, entries)
+        return replace(self, **changed)
+
+
+def _updated(name: str, section: Any, entries: Mapping[str, Any]) -> Any:
+    known = {f.name: getattr(section, f.name) for f in fields(section)}
+    values = {}
+    for key, value in entries.items():
+        if key not in known:
+            raise ValueError(f"unknown setting '{name}.{key}'; known: {', '.join(known)}")
+        if isinstance(known[key], float) and type(value) is int:
+            value = float(value)
+        if type(value) is not type(known[key]):
+            raise ValueError(f"{name}.{key} must be {type(known[key]).__name__}, not {value!r}")
+        values[key] = value
+    return replace(section, **values)
+
+
+PRESETS = {
+    "paper": Settings(),
+    # Suits a CPU: contrast instead of pairs, scores fitted to authors it never saw.
+    "compact": Settings(
+        model=ModelConfig(word_dim=100),
+        dropout=Dropout(words=0.1),
+        contrastive=ContrastiveSettings(epochs=24, dml_weight=0.3),
+        pairs=PairSettings(epochs=0, max_windows=48, min_windows=8),
+        calibration=CalibrationSettings(views=3, min_windows=8, draws=8),
+        heads=HeadSettings(epochs=20),
+        abstention=AbstentionSettings(batch=60),
+    ),
+}
+
+
+def load_settings(preset: str = "compact", toml: Path | None = None, assignments: Iterable[str] = ()) -> Settings:
+    """A preset, then a TOML file over it, then `section.name=value` assignments over both."""
+    settings = PRESETS[preset]
+    if toml is not None:
+        try:
+            settings = settings.updated(tomllib.loads(toml.read_text("utf-8")))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError) as error:
+            raise InputError(f"{toml}: {error}") from None
+    changes: dict[str, dict[str, Any]] = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        section, dot, key = name.strip().partition(".")
+        if not (equals and dot):
+            raise InputError(f"--set takes section.name=value, as in heads.lr=1e-3, not {assignment!r}")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text  # a bare word is a string
+        changes.setdefault(section, {})[key] = value
+    try:
+        return settings.updated(changes)
+    except ValueError as error:
+        raise InputError(str(error)) from None
