@@ -28,7 +28,7 @@ TINY_FULL = replace(TINY, lda_dim=4, lda_words=6, lda_chars=3, cohort=30)
 # Settings of a training that takes seconds.
 SMALL_SETTINGS = [
     "model.word_dim=16", "model.window_hidden=12", "model.document_hidden=10", "model.lev_dim=12", "model.bfs_dim=6",
-    "data.split=authors", "data.words=300", "data.min_tokens=20",
+    "data.split=authors", "data.train_share=0.6", "data.words=300", "data.min_tokens=20",
     "contrastive.epochs=2", "contrastive.steps=3", "contrastive.authors=8", "contrastive.max_windows=4",
     "contrastive.min_windows=2", "pairs.epochs=2", "pairs.batch=16", "pairs.max_windows=6", "pairs.min_windows=2",
     "calibration.views=2", "calibration.min_windows=2", "heads.epochs=2", "heads.batch=16", "abstention.epochs=3",
