@@ -41,7 +41,7 @@ def vote(p_same: np.ndarray, p_undecidable: np.ndarray) -> Votes:
     others. A member whose numbers are not finite abstains. M is odd; one member alone makes an ensemble too.
     """
     check_odd(len(p_same))
-    abstains = ~(p_undecidable < MIN_UNDECIDABLE) | ~np.isfinite(p_same)
+    abstains = ~(p_undecidable < MIN_UNDECIDABLE) | ~np.isfinite(p_undecidable) | ~np.isfinite(p_same)
     confident = ~abstains
     mean = np.where(confident, p_same, 0).sum(0, dtype=np.float64) / np.maximum(confident.sum(0), 1)
     answers = np.where(abstains.sum(0) > len(p_same) // 2, NON_RESPONSE, np.clip(mean, 0, 1))

@@ -15,7 +15,7 @@ import orjson
 from .. import __version__
 from ..data.answers import ANSWERS, AnswerFile
 from ..data.trials import EXPECTED, Inspection, TrialFile
-from ..engines import find_engine
+from ..engines import Answering, find_engine
 from ..errors import EnvironmentFault, InputError
 from ..files import write_whole
 from ..network.checkpoint import find_ensemble, manifest_hash, read_manifest
@@ -57,36 +57,17 @@ def predict(
         trials = stack.enter_context(TrialFile(input, folder))
         found = _inspect(trials, lenient)
         log.info("pan21av %s, ensemble %s: %d members", __version__, ensemble.name, n_members)
-        workers = stack.enter_context(
-            find_engine(engine, address, resources).answering(
-                ensemble, pairs=found.trials, device=device, threads=threads
-            )
-        )
+        machines = find_engine(engine, address, resources)
+        workers = stack.enter_context(machines.answering(ensemble, pairs=found.trials, device=device, threads=threads))
         log.info("computing on %s", workers.description)
-        identity = {
-            "version": __version__,
-            "input": found.sha256,
-            "lines_left_out": len(found.skip),
-            "ensemble": manifest_hash(ensemble),
-            "details": details,
-        }
         resumed = out.start(
-            identity,
+            _identity(found, ensemble, details),
             (trial.id for trial in trials.read(found.skip)),
             step=PAIRS_PER_CHUNK,
             details=(found.trials, len(SCORES), n_members) if details else None,
         )
         loaded = time.perf_counter()
-        bar = stack.enter_context(Progress(found.trials, "pairs", resumed))
-        for trial, verdict in workers.verify(trials.read(found.skip, resumed)):
-            out.write(trial.id, verdict.probability, _details(verdict, n_members) if details else None)
-            if out.count % PAIRS_PER_CHUNK == 0:
-                out.flush()
-            bar.advance()
-        if out.count != found.trials:
-            raise EnvironmentFault(
-                f"{trials.name} changed while it was read: {out.count} trials instead of {found.trials}"
-            )
+        _answer(workers, trials, found, out, n_members if details else None)
         out.finish()
     seconds = time.perf_counter() - loaded
     report = {
@@ -111,6 +92,17 @@ def predict(
     return report
 
 
+def _identity(found: Inspection, ensemble: Path, details: bool) -> dict[str, Any]:
+    """What a run must share with an earlier one to go on where that stopped."""
+    return {
+        "version": __version__,
+        "input": found.sha256,
+        "lines_left_out": len(found.skip),
+        "ensemble": manifest_hash(ensemble),
+        "details": details,
+    }
+
+
 def _inspect(trials: TrialFile, lenient: bool) -> Inspection:
     """One fast pass over all of the input, so that nobody waits an hour to hear of its last line."""
     found = trials.inspect()
@@ -123,6 +115,18 @@ def _inspect(trials: TrialFile, lenient: bool) -> Inspection:
     if found.unusable:
         log.warning("%d trials lack two usable texts and are answered 0.5", found.unusable)
     return found
+
+
+def _answer(workers: Answering, trials: TrialFile, found: Inspection, out: AnswerFile, detailed: int | None) -> None:
+    """All trials that `out` does not hold yet; with the scores of so many members, if `detailed`."""
+    with Progress(found.trials, "pairs", out.count) as bar:
+        for trial, verdict in workers.verify(trials.read(found.skip, out.count)):
+            out.write(trial.id, verdict.probability, _details(verdict, detailed) if detailed else None)
+            if out.count % PAIRS_PER_CHUNK == 0:
+                out.flush()
+            bar.advance()
+    if out.count != found.trials:
+        raise EnvironmentFault(f"{trials.name} changed while it was read: {out.count} trials instead of {found.trials}")
 
 
 def _details(verdict: Verdict, n_members: int) -> np.ndarray:

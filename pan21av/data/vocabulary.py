@@ -41,6 +41,9 @@ class Vocabulary:
     def word_id(self, token: str) -> int:
         return self._word_ids.get(token.lower() if self.lowercase else token, UNKNOWN)
 
+    def knows_char(self, char: str) -> bool:
+        return char in self._char_ids
+
     def ids(self, types: Sequence[str], chars_per_token: int) -> tuple[np.ndarray, np.ndarray]:
         """Word ids (types) int64 and character ids (types, chars_per_token) int32 of distinct tokens."""
         words = np.fromiter(map(self.word_id, types), dtype=np.int64, count=len(types))

@@ -116,7 +116,7 @@ def history_plot(tasks: list[MemberTask]) -> bytes | None:
     figure = Figure(figsize=(13, 3.6), layout="constrained")
     for axis, (title, series) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
         for key, label in series.items():
-            curves = [{r["epoch"]: r[key] for r in history if key in r} for history in histories]
+            curves = [{r["epoch"]: r[key] for r in history if r.get(key) is not None} for history in histories]
             epochs = sorted({epoch for curve in curves for epoch in curve})
             if not epochs:
                 continue

@@ -60,7 +60,7 @@ class Watch:
             self.bar.update()
         elif record["stage"] == "o2d2" and record["epoch"] % EPOCHS_PER_LINE:
             return
-        values = "  ".join(f"{name} {record[name]:.4g}" for name in SHOWN if name in record)
+        values = "  ".join(f"{name} {record[name]:.4g}" for name in SHOWN if record.get(name) is not None)
         self.say(f"member {number:2d}  {record['stage']:11s} epoch {record['epoch']:3d}  {values}")
 
     def finished(self, task: MemberTask) -> None:
