@@ -107,17 +107,19 @@ def predict(source: str, output: str, **options: Any) -> None:
 def verify(first: Path, second: Path, as_json: bool, **options: Any) -> None:
     """Compare two text files."""
     from .commands.verify import verify as run
+    from .verdict import CAUTION
 
     verdict = run(read_text(first), read_text(second), **options)
-    counts = {"abstained": verdict.abstained, "same": verdict.same, "different": verdict.different}
-    n_members = sum(counts.values())
     if as_json:
-        report = {"probability": verdict.probability, "decision": verdict.words, "members": n_members, **counts}
-        click.echo(orjson.dumps(report))
+        click.echo(orjson.dumps(verdict.to_dict()))
         return
-    click.echo(f"{verdict.words} (probability of one author: {verdict.probability:.3f})")
+    click.echo(f"{verdict.words[0].upper()}{verdict.words[1:]} (probability of one author: {verdict.probability:.3f}).")
+    click.echo(CAUTION)
+    for note in verdict.notes:
+        click.echo(f"Note on the {note}.")
     click.echo(
-        f"of {n_members} members {verdict.abstained} abstained, {verdict.same} said same, {verdict.different} different"
+        f"Of {verdict.abstained + verdict.same + verdict.different} members {verdict.abstained} abstained, "
+        f"{verdict.same} said same, {verdict.different} different."
     )
 
 

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import os
+import reprlib
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
 
 from .data.batch import Batch, batch_of
+from .data.fitness import Shares
 from .data.tokeniser import Tokens, encode_all
-from .data.trials import Trial
+from .data.trials import Trial, usable_texts
+from .errors import InputError
 from .network.checkpoint import Ensemble, find_ensemble, load_ensemble
 from .network.embedding import Embedding
 from .network.network import Network
 from .runtime.device import choose_device, describe, warn_without_kernel
 from .runtime.parallel import ordered_map, usable_cores
-from .verdict import Verdict, verdicts
+from .verdict import Note, Verdict, verdicts
 
 PAIRS_PER_CHUNK = 32  # embedded together: enough to share token types, little enough memory
 MAX_CACHED = 4_000  # documents remembered, should they come again: 54 MB of 21 members
@@ -33,18 +37,21 @@ CHUNKS_TOKENISED_AHEAD = 3
 
 @dataclass(eq=False)
 class _Document:
-    """A distinct text; its embedding (D = 1) comes when its chunk has been computed."""
+    """A distinct text, and what becomes of it when its chunk has been computed."""
 
     key: bytes
-    text: str
-    embedding: Embedding | None = None
+    text: str  # "" once it was read
+    embedding: Embedding | None = None  # D = 1
+    notes: dict[str, str] = field(default_factory=dict)  # {kind: words}
+    hopeless: bool = False  # of such a text nothing can be said: it is not embedded
 
 
 @dataclass(frozen=True)
 class _Chunk:
     trials: list[Trial]
     pairs: list[tuple[_Document, _Document] | None]  # None: no two usable texts
-    new: list[_Document]  # to be embedded; the rest is known
+    remarks: list[tuple[Note, ...]]  # on every pair as such
+    new: list[_Document]  # to be read; the rest is known
 
 
 class Verifier:
@@ -56,7 +63,7 @@ class Verifier:
         # On the CPU one member a thread; a GPU takes them all at once.
         members = [self.network.member(m) for m in range(self.network.n_members)]
         self._networks = members if device.type == "cpu" else [self.network]
-        self._known: OrderedDict[bytes, Embedding] = OrderedDict()
+        self._known: OrderedDict[bytes, _Document] = OrderedDict()
 
     @classmethod
     def load(
@@ -74,11 +81,13 @@ class Verifier:
     # ---- what one asks for ---------------------------------------------------------------------------
 
     def verify(self, first: str, second: str) -> Verdict:
+        """One pair of texts."""
         return next(self.predict([(first, second)]))
 
     def predict(self, pairs: Iterable[tuple[str, str] | None]) -> Iterator[Verdict]:
-        """Verdicts in the order of `pairs`, as they come; None stands for a pair without usable texts."""
-        trials = (Trial(str(number), pair) for number, pair in enumerate(pairs))
+        """Verdicts in the order of `pairs`, as they come; None stands for a pair without usable texts, and a pair with
+        an empty text is such a one. InputError names what is no pair of strings."""
+        trials = (_trial(number, pair) for number, pair in enumerate(pairs))
         return (verdict for _, verdict in self.answer(trials))
 
     def answer(
@@ -89,13 +98,13 @@ class Verifier:
         pairs_per_chunk: int = PAIRS_PER_CHUNK,
     ) -> Iterator[tuple[Trial, Verdict]]:
         """Trials in order, each with its verdict. `pool` tokenises in worker processes, ahead of the network."""
-        tokenise = partial(encode_all, tokeniser=self.ensemble.tokeniser.name, limit=self.config.max_tokens)
+        tokenise = partial(encode_all, **self._reading)
         chunks = self._chunks(iter(trials), pairs_per_chunk)
         jobs = ((chunk, [document.text for document in chunk.new]) for chunk in chunks)
         under_way: deque[tuple[_Chunk, list[Future[Embedding]]]] = deque()
         with self._workers() as threads:
             for chunk, tokens in ordered_map(tokenise, jobs, pool, CHUNKS_TOKENISED_AHEAD):
-                under_way.append((chunk, self._start(tokens, threads)))
+                under_way.append((chunk, self._start(self._fit(chunk.new, tokens), threads)))
                 if len(under_way) == CHUNKS_UNDER_WAY:
                     yield from self._finish(*under_way.popleft())
             while under_way:
@@ -107,7 +116,7 @@ class Verifier:
         with self._workers() as threads:
             for at in range(0, len(texts), 2 * PAIRS_PER_CHUNK):
                 part = texts[at : at + 2 * PAIRS_PER_CHUNK]
-                tokens = encode_all(part, self.ensemble.tokeniser.name, self.config.max_tokens)
+                tokens = encode_all(part, **self._reading)
                 parts.append(self._join(self._start(tokens, threads)))
         return Embedding.join(parts, "documents")
 
@@ -118,7 +127,7 @@ class Verifier:
         count = max(len(first), len(second))
         rows = [torch.arange(len(side)).expand(count) for side in (first, second)]
         both = Embedding.join([first, second], "documents")
-        return list(self._score(both, rows[0], rows[1] + len(first)))
+        return list(self._score(both, rows[0], rows[1] + len(first), [()] * count))
 
     # ---- how it is done ------------------------------------------------------------------------------
 
@@ -142,21 +151,46 @@ class Verifier:
             key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
             if key in self._known:
                 self._known.move_to_end(key)
-                return _Document(key, "", self._known[key])
+                return self._known[key]
             if key not in waiting:
                 waiting[key] = _Document(key, text)
                 new.append(waiting[key])
             return waiting[key]
 
         while part := list(islice(trials, size)):
-            for key in [key for key, known in waiting.items() if known.embedding is not None]:
+            for key in [key for key in waiting if key in self._known]:
                 del waiting[key]
             new: list[_Document] = []
             pairs = [
                 None if trial.texts is None else (document(trial.texts[0], new), document(trial.texts[1], new))
                 for trial in part
             ]
-            yield _Chunk(part, pairs, new)
+            remarks = [() if trial.texts is None else _compare_texts(*trial.texts) for trial in part]
+            yield _Chunk(part, pairs, remarks, new)
+
+    @property
+    def _reading(self) -> dict[str, Any]:
+        """How texts are read: repaired where the ensemble knows what a text should be like."""
+        ensemble = self.ensemble
+        return {
+            "tokeniser": ensemble.tokeniser.name,
+            "limit": self.config.max_tokens,
+            "mend": ensemble.limits is not None,
+        }
+
+    def _fit(self, documents: list[_Document], tokens: list[Tokens]) -> list[Tokens]:
+        """The tokens of those documents that something can be said of; the others are told why."""
+        fit = []
+        for document, read in zip(documents, tokens, strict=True):
+            document.text, document.notes = "", dict(read.notes)
+            limits = self.ensemble.limits
+            fault = limits.fault(Shares.of(read, self.ensemble.vocabulary)) if limits else None
+            if fault is not None:
+                document.hopeless = True
+                document.notes[fault[0]] = fault[1]
+            else:
+                fit.append(read)
+        return fit
 
     def _start(self, tokens: list[Tokens], threads: ThreadPoolExecutor) -> list[Future[Embedding]]:
         """Begin to embed documents: a task for each member, or one for all."""
@@ -174,26 +208,76 @@ class Verifier:
         return Embedding.join([task.result() for task in tasks], "members")
 
     def _finish(self, chunk: _Chunk, tasks: list[Future[Embedding]]) -> Iterator[tuple[Trial, Verdict]]:
-        if tasks:
-            embedding = self._join(tasks)
-            for row, document in enumerate(chunk.new):
-                document.embedding = self._known[document.key] = embedding[row : row + 1]
-            while len(self._known) > MAX_CACHED:
-                self._known.popitem(last=False)
-        documents = [document for pair in chunk.pairs if pair is not None for document in pair]
-        answers: Iterator[Verdict] = iter(())
-        if documents:
-            both = Embedding.join([d.embedding for d in documents if d.embedding is not None], "documents")
-            answers = self._score(both, slice(0, None, 2), slice(1, None, 2))
-        for trial, pair in zip(chunk.trials, chunk.pairs, strict=True):
-            yield trial, Verdict.unusable(self.network.n_members) if pair is None else next(answers)
+        embedding = self._join(tasks) if tasks else None
+        for row, document in enumerate(document for document in chunk.new if not document.hopeless):
+            assert embedding is not None
+            document.embedding = embedding[row : row + 1]
+        for document in chunk.new:
+            self._known[document.key] = document
+        while len(self._known) > MAX_CACHED:
+            self._known.popitem(last=False)
+        answers = self._verdicts(chunk)
+        for trial, pair, remarks in zip(chunk.trials, chunk.pairs, chunk.remarks, strict=True):
+            if pair is None:
+                yield trial, Verdict.unusable(self.network.n_members)
+            elif pair[0].hopeless or pair[1].hopeless:
+                yield trial, Verdict.unusable(self.network.n_members, _notes(pair, remarks))
+            else:
+                yield trial, next(answers)
+
+    def _verdicts(self, chunk: _Chunk) -> Iterator[Verdict]:
+        """On the pairs that were embedded."""
+        documents, notes = [], []
+        for pair, remarks in zip(chunk.pairs, chunk.remarks, strict=True):
+            if pair is not None and pair[0].embedding is not None and pair[1].embedding is not None:
+                documents += [pair[0].embedding, pair[1].embedding]
+                notes.append(_notes(pair, remarks))
+        if not documents:
+            return iter(())
+        both = Embedding.join(documents, "documents")
+        return self._score(both, slice(0, None, 2), slice(1, None, 2), notes)
 
     def _score(
-        self, embedding: Embedding, first: slice | torch.Tensor, second: slice | torch.Tensor
+        self,
+        embedding: Embedding,
+        first: slice | torch.Tensor,
+        second: slice | torch.Tensor,
+        notes: list[tuple[Note, ...]],
     ) -> Iterator[Verdict]:
         """Verdicts on the pairs of documents in rows `first` and `second`."""
         with torch.inference_mode():
             pair = embedding.pair(first, second)
             scores = self.network.score(pair).stacked().numpy().astype(np.float64)
             distances = pair.distance.mean(0).cpu().numpy()
-        return verdicts(scores, distances)
+        return verdicts(scores, distances, notes)
+
+
+def _trial(number: int, pair: tuple[str, str] | None) -> Trial:
+    if pair is not None:
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
+            raise InputError(f"pair {number} is not two strings, but {reprlib.repr(pair)}")
+        pair = usable_texts(list(pair))
+    return Trial(str(number), pair)
+
+
+def _compare_texts(first: str, second: str) -> tuple[Note, ...]:
+    """Remarks on two texts that are not two."""
+    first, second = " ".join(first.split()), " ".join(second.split())
+    if first == second:
+        return (Note("identical", "both texts", "the two are identical, so there is nothing to compare"),)
+    shorter, longer, where = (
+        (first, second, "first text") if len(first) < len(second) else (second, first, "second text")
+    )
+    if shorter in longer:
+        return (Note("contained", where, "all of it stands in the other text"),)
+    return ()
+
+
+def _notes(pair: tuple[_Document, _Document], remarks: tuple[Note, ...]) -> tuple[Note, ...]:
+    """On the pair, and on either text."""
+    own = (
+        Note(kind, where, words)
+        for document, where in zip(pair, ("first text", "second text"), strict=True)
+        for kind, words in document.notes.items()
+    )
+    return (*remarks, *own)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def predict(
             details=(found.trials, len(SCORES), n_members) if details else None,
         )
         loaded = time.perf_counter()
-        _answer(workers, trials, found, out, n_members if details else None)
+        notes = _answer(workers, trials, found, out, n_members if details else None)
         out.finish()
     seconds = time.perf_counter() - loaded
     report = {
@@ -78,6 +79,7 @@ def predict(
         "pairs": out.count,
         "non_responses": out.non_responses,
         "unusable": found.unusable,
+        "notes": dict(notes.most_common()),
         "lines_left_out": len(found.skip),
         "resumed_after": resumed,
         "seconds": round(seconds, 3),
@@ -85,6 +87,8 @@ def predict(
         "pairs_per_second": round((out.count - resumed) / seconds, 3),
     }
     write_whole(folder / REPORT, orjson.dumps(report, option=orjson.OPT_INDENT_2) + b"\n")
+    if notes:
+        log.info("notes: %s", ", ".join(f"{kind} ({count} pairs)" for kind, count in notes.most_common()))
     log.info(
         "%d pairs in %.1f s (%.2f a second), %d non-responses -> %s",
         out.count - resumed, seconds, report["pairs_per_second"], out.non_responses, folder / ANSWERS,
@@ -117,16 +121,24 @@ def _inspect(trials: TrialFile, lenient: bool) -> Inspection:
     return found
 
 
-def _answer(workers: Answering, trials: TrialFile, found: Inspection, out: AnswerFile, detailed: int | None) -> None:
-    """All trials that `out` does not hold yet; with the scores of so many members, if `detailed`."""
+def _answer(
+    workers: Answering, trials: TrialFile, found: Inspection, out: AnswerFile, detailed: int | None
+) -> Counter[str]:
+    """All trials that `out` does not hold yet; with the scores of so many members, if `detailed`.
+
+    Returns on how many of them there are notes of each kind.
+    """
+    notes: Counter[str] = Counter()
     with Progress(found.trials, "pairs", out.count) as bar:
         for trial, verdict in workers.verify(trials.read(found.skip, out.count)):
             out.write(trial.id, verdict.probability, _details(verdict, detailed) if detailed else None)
             if out.count % PAIRS_PER_CHUNK == 0:
                 out.flush()
+            notes.update({note.kind for note in verdict.notes})
             bar.advance()
     if out.count != found.trials:
         raise EnvironmentFault(f"{trials.name} changed while it was read: {out.count} trials instead of {found.trials}")
+    return notes
 
 
 def _details(verdict: Verdict, n_members: int) -> np.ndarray:

@@ -56,9 +56,8 @@ def find_pairs(place: str | Path) -> Path:
     place = Path(place)
     with reading(place):
         files = sorted(place.iterdir()) if place.is_dir() else []
-    named = [p for p in files if bare_name(p).endswith("pairs.jsonl")]
-    others = [p for p in files if bare_name(p).endswith(".jsonl") and "truth" not in p.name]
-    return others[0] if not named and len(others) == 1 else find_file(place, "pairs.jsonl")
+    lines = [p for p in files if bare_name(p).endswith(".jsonl") and "truth" not in p.name]
+    return lines[0] if len(lines) == 1 else find_file(place, "pairs.jsonl")
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+
+from .repair import repair
 
 # NLTK would load SciPy, where that is installed, for statistics that we do not use: 1.3 s of every start.
 _hidden = [name for name in ("scipy", "sklearn", "matplotlib") if name not in sys.modules]
@@ -24,6 +26,7 @@ finally:
         del sys.modules[_name]
 
 UNREADABLE = "\ufffd"  # stands for a text in which nothing counts as a token
+CHARS_PER_PIECE = 1 << 14  # matched at a time
 CHARS_PER_TOKEN = 64  # no text needs more; it keeps a "text" of 50 MB from costing a minute
 
 _UNIFIED = str.maketrans(
@@ -74,18 +77,32 @@ def single_spaced(text: str) -> str:
     return " ".join(text.split())
 
 
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """(start, piece) of a single-spaced text, cut at spaces, which no token holds.
+
+    NLTK gives every match five seconds, and a text of some megabytes, or a busy machine, may need more.
+    """
+    start = 0
+    while start < len(text):
+        space = text.find(" ", start + CHARS_PER_PIECE)
+        end = len(text) if space < 0 else space
+        yield start, text[start:end]
+        start = end
+
+
 @dataclass(frozen=True)
 class Tokens:
     """One document: its distinct tokens, and for every position which of them stands there."""
 
     types: list[str]
     ids: np.ndarray  # (positions) int32, into types
+    notes: dict[str, str] = field(default_factory=dict)  # what a reader should know: {kind: words}
 
     @classmethod
-    def of(cls, tokens: Sequence[str]) -> Tokens:
+    def of(cls, tokens: Sequence[str], notes: dict[str, str] | None = None) -> Tokens:
         index: dict[str, int] = {}
         ids = [index.setdefault(token, len(index)) for token in tokens]
-        return cls(list(index), np.array(ids, dtype=np.int32))
+        return cls(list(index), np.array(ids, dtype=np.int32), notes or {})
 
 
 @dataclass(frozen=True)
@@ -100,16 +117,34 @@ class Tokeniser:
         """The tokens of `text`, at most `limit`."""
         if limit is not None:
             text = text[: CHARS_PER_TOKEN * limit]
-        tokens: list[str] = self.pattern.tokenize(self.normalise(text))
+        tokens: list[str] = []
+        for _, piece in _pieces(self.normalise(text)):
+            tokens += self.pattern.tokenize(piece)
+            if limit is not None and len(tokens) >= limit:
+                break
         return tokens[:limit]
 
     def spans(self, normalised: str) -> list[tuple[int, int]]:
         """Where the tokens of a normalised text begin and end in it."""
-        return list(self.pattern.span_tokenize(normalised))
+        return [
+            (start + first, start + last)
+            for start, piece in _pieces(normalised)
+            for first, last in self.pattern.span_tokenize(piece)
+        ]
 
-    def encode(self, text: str, limit: int | None = None) -> Tokens:
-        """The document as the network will read it: never empty."""
-        return Tokens.of(self.tokenise(text, limit) or [UNREADABLE])
+    def encode(self, text: str, limit: int | None = None, *, mend: bool = False) -> Tokens:
+        """The document as the network will read it: never empty, and with `mend` without what is not the author's."""
+        text, notes = repair(text) if mend else (text, {})
+        tokens = self.tokenise(text, None if limit is None else limit + 1)
+        if limit is not None and len(tokens) > limit:
+            notes["cut"] = f"only its beginning was read: {limit:,} tokens, {self._share_read(text, limit):.0%} of it"
+        return Tokens.of(tokens[:limit] or [UNREADABLE], notes)
+
+    def _share_read(self, text: str, limit: int) -> float:
+        """About how much of a text its first tokens are: as many characters as come before the last of them."""
+        normalised = self.normalise(text[: CHARS_PER_TOKEN * limit])
+        end = self.spans(normalised)[limit - 1][1]
+        return end / max(1, len(normalised)) * min(1.0, CHARS_PER_TOKEN * limit / len(text))
 
 
 DEFAULT = "pan21av-1"
@@ -127,6 +162,8 @@ def find_tokeniser(name: str) -> Tokeniser:
     return TOKENISERS[name]
 
 
-def encode_all(texts: Sequence[str], tokeniser: str = DEFAULT, limit: int | None = None) -> list[Tokens]:
+def encode_all(
+    texts: Sequence[str], tokeniser: str = DEFAULT, limit: int | None = None, mend: bool = False
+) -> list[Tokens]:
     """What a worker process does; named by strings and numbers, so that little travels and torch is not loaded."""
-    return [find_tokeniser(tokeniser).encode(text, limit) for text in texts]
+    return [find_tokeniser(tokeniser).encode(text, limit, mend=mend) for text in texts]

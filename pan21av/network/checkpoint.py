@@ -24,6 +24,7 @@ from safetensors.torch import save as format_safetensors
 from torch import Tensor, nn
 
 from ..config import ModelConfig
+from ..data.fitness import Limits
 from ..data.tokeniser import Tokeniser, find_tokeniser
 from ..data.vocabulary import Vocabulary
 from ..errors import EnvironmentFault
@@ -47,6 +48,7 @@ class Ensemble:
     network: Network
     vocabulary: Vocabulary
     tokeniser: Tokeniser
+    limits: Limits | None  # what texts must keep to; None: nothing is turned away
     path: Path
     info: dict[str, Any]  # ensemble.json
 
@@ -105,6 +107,7 @@ def load_ensemble(folder: Path, device: torch.device | None = None) -> Ensemble:
     torch.set_num_threads(1)  # many small copies: on a busy machine, threads would wait for each other
     try:
         tokeniser = find_tokeniser(info["tokeniser"])
+        limits = Limits.from_dict(info["limits"]) if info.get("limits") else None
         config = ModelConfig.from_dict(info["model"])
         entries = info["members"]
         if not isinstance(entries, list) or not 0 < len(entries) <= MAX_MEMBERS:
@@ -121,7 +124,7 @@ def load_ensemble(folder: Path, device: torch.device | None = None) -> Ensemble:
         raise EnvironmentFault(f"the ensemble in {folder} cannot be used: {error}") from None
     finally:
         torch.set_num_threads(threads)
-    return Ensemble(network.to(device or torch.device("cpu")).eval(), vocabulary, tokeniser, folder, info)
+    return Ensemble(network.to(device or torch.device("cpu")).eval(), vocabulary, tokeniser, limits, folder, info)
 
 
 def _read_checked(folder: Path, name: str, sha256: str) -> bytes:
@@ -244,6 +247,7 @@ def _write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         building.chmod(0o755)
         old = folder.with_name(f".{folder.name}.old")
         if folder.exists():
+            shutil.rmtree(old, ignore_errors=True)  # of a run that was killed just before it removed this
             folder.rename(old)
         building.rename(folder)
         shutil.rmtree(old, ignore_errors=True)

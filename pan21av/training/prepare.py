@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ import numpy as np
 import orjson
 from tqdm import tqdm
 
+from ..data.fitness import Limits, Shares
 from ..data.frequencies import count_frequencies
-from ..data.tokeniser import DEFAULT, encode_all
+from ..data.tokeniser import DEFAULT, Tokens, encode_all
 from ..data.vocabulary import Vocabulary
 from ..errors import InputError
 from ..runtime.parallel import ordered_map, usable_cores, worker_pool
 from .corpus import Document, read_corpus
+from .limits import MAX_DOCUMENTS, learn_limits
 from .prepared import MANIFEST, SPLITS, TRAIN, VALIDATE, Prepared
 from .sampling import CALIBRATION, TRAINING, Catalogue, draw_pairs, fixed_pairs, split_documents
 from .settings import Settings
@@ -29,7 +32,7 @@ from .word_vectors import read_vectors
 
 log = logging.getLogger("pan21av")
 
-FORMAT = 2
+FORMAT = 3
 TEXTS_PER_TASK = 16
 TASKS_AHEAD_PER_WORKER = 4
 HASHED_PER_READ = 1 << 20
@@ -82,6 +85,7 @@ def prepare(
         "sources": found.sources,
         "tokens": int(found.offsets[-1]),
         "types": len(found.types),
+        "limits": _limits(found, building, vocabulary, np.flatnonzero(split == TRAIN), seed).to_dict(),
         "table": _table(catalogue, split, fixed, seed),
     }
     (building / MANIFEST).write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2))
@@ -143,7 +147,9 @@ def _tokenise(documents: Iterator[Document], folder: Path, min_tokens: int, work
     offsets, counts = [0], np.zeros(1 << 16, dtype=np.int64)
     jobs = ((chunk, [document.text for document in chunk]) for chunk in _chunks(documents))
     with worker_pool(workers) as pool, (folder / "tokens.i32").open("wb") as out:
-        for chunk, encoded in ordered_map(encode_all, jobs, pool, ahead=TASKS_AHEAD_PER_WORKER * workers):
+        for chunk, encoded in ordered_map(
+            partial(encode_all, mend=True), jobs, pool, ahead=TASKS_AHEAD_PER_WORKER * workers
+        ):
             for document, tokens in zip(chunk, encoded, strict=True):
                 if len(tokens.ids) < min_tokens:
                     continue
@@ -191,6 +197,18 @@ def _write_types(found: _Found, folder: Path, settings: Settings) -> Vocabulary:
             table[document] = count_frequencies(words[types], chars[types], [ids], settings.model)[0]
         table.flush()
     return vocabulary
+
+
+def _limits(found: _Found, folder: Path, vocabulary: Vocabulary, documents: np.ndarray, seed: int) -> Limits:
+    """What a sample of the training documents keeps to."""
+    tokens = np.memmap(folder / "tokens.i32", dtype=np.int32, mode="r")
+    sample = numpy_stream(seed, Stream.LIMITS).permutation(documents)[:MAX_DOCUMENTS]
+
+    def read(document: int) -> Tokens:
+        numbers, ids = np.unique(tokens[found.offsets[document] : found.offsets[document + 1]], return_inverse=True)
+        return Tokens([found.types[number] for number in numbers], ids)
+
+    return learn_limits(Shares.of(read(int(document)), vocabulary) for document in sample)
 
 
 def _table(catalogue: Catalogue, split: np.ndarray, fixed: dict[str, np.ndarray], seed: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import orjson
 
 from ..config import ModelConfig
 from ..data.batch import Batch, make_batch
+from ..data.fitness import Limits
 from ..data.vocabulary import Vocabulary
 from .sampling import Catalogue
 
@@ -45,6 +46,7 @@ class Prepared:
     development: np.ndarray  # (pairs, 2)
     validation: np.ndarray
     sources: list[str]
+    limits: Limits  # what the training texts keep to
     fingerprint: str
     table: dict[str, Any]
 
@@ -68,6 +70,7 @@ class Prepared:
             arrays["development"],
             arrays["validation"],
             manifest["sources"],
+            Limits.from_dict(manifest["limits"]),
             manifest["fingerprint"],
             manifest["table"],
         )

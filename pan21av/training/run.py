@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from ..runtime.parallel import usable_cores
 from ..runtime.progress import clock
 from ..vote import check_odd
 from .card import model_card
+from .limits import min_tokens
 from .member import HISTORY, RESULT, STAGE_ONE, MemberTask, finished_files, train_member, with_cohort
 from .prepare import format_table, prepare
 from .prepared import Prepared
@@ -179,7 +181,8 @@ def _assemble(
         "finished": time.strftime("%Y-%m-%d", time.gmtime()),
         "splits": prepared.table,
     }
-    info = {"training": provenance, **report}
+    limits = replace(prepared.limits, min_tokens=min_tokens(tasks[0].settings))
+    info = {"limits": limits.to_dict(), "training": provenance, **report}
     # Which documents of the corpus (counted from 0, the short ones left out) the figures are about.
     pairs = {
         "pairs": prepared.validation.tolist(),

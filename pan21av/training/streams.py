@@ -19,6 +19,7 @@ class Stream(IntEnum):
     TABLE = 3
     COHORT = 4
     MEMBER = 5
+    LIMITS = 6
     # of a member's seed
     STAGE_ONE_WEIGHTS = 10
     LDA = 11

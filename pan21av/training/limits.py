@@ -1,0 +1,34 @@
+"""What a text must be like for an ensemble to judge it, learnt from the texts that it was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..data.fitness import Limits, Shares
+from .settings import Settings
+
+MAX_DOCUMENTS = 2_000  # looked at
+RAREST = 0.1  # per cent of the training texts lie beyond a limit, before the slack
+SLACK = 0.8  # other people's texts are stranger than those
+
+
+def learn_limits(shares: Iterable[Shares]) -> Limits:
+    """From the shares of training texts; `min_tokens` is left at 0, it follows from the settings."""
+    rows = list(shares)
+    words, common, unknown, foreign = (
+        np.array([getattr(row, name) for row in rows]) for name in ("words", "common", "unknown", "foreign")
+    )
+
+    def least(values: np.ndarray) -> float:
+        return round(SLACK * float(np.percentile(values, RAREST)), 4)
+
+    return Limits(0, least(words), least(common), round(1 - least(1 - unknown), 4), round(1 - least(1 - foreign), 4))
+
+
+def min_tokens(settings: Settings) -> int:
+    """Of a text that scores know the meaning of: the shortest that stage two learnt from."""
+    if settings.calibration.views == 1:
+        return settings.data.min_tokens
+    return settings.model.tokens_in(settings.calibration.min_windows)
