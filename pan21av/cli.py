@@ -204,8 +204,13 @@ def evaluate(as_json: bool, **options: Any) -> None:
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder of the new ensemble.")
 @click.option("--truth", type=click.Path(path_type=Path), help="PAN's truth.jsonl, if DATA is a pairs.jsonl.")
 @click.option("--vectors", type=click.Path(path_type=Path), help="Word vectors as text (GloVe, word2vec, fastText).")
-@click.option("--preset", type=click.Choice(["paper", "compact"]), default="compact", show_default=True)
-@click.option("--config", type=click.Path(exists=True, path_type=Path), help="Settings as a TOML file.")
+@click.option(
+    "--preset", type=click.Choice(["default", "compact", "paper"]), default="default", show_default=True,
+    help="The shipped ensemble's recipe; a small one for a CPU; the paper's.",
+)  # fmt: skip
+@click.option(
+    "--config", type=click.Path(exists=True, path_type=Path), help="Settings as a TOML file, instead of the recipe."
+)
 @click.option("--set", "assignments", multiple=True, metavar="SECTION.NAME=VALUE", help="One setting; may be repeated.")
 @click.option("--split", type=click.Choice(["topics", "authors"]), help="Which of them are disjoint between sets.")
 @click.option("--notes", type=click.Path(exists=True, path_type=Path), help="Markdown to go into the model card.")

@@ -112,22 +112,35 @@ class Verifier:
 
     def embed(self, texts: Sequence[str]) -> Embedding:
         """The members' embeddings of texts, to be compared as often as you like."""
-        parts = []
+        parts = [Embedding.empty(self.network.n_members, self.config.lev_parts, cohort=self.config.cohort > 0)]
         with self._workers() as threads:
             for at in range(0, len(texts), 2 * PAIRS_PER_CHUNK):
-                part = texts[at : at + 2 * PAIRS_PER_CHUNK]
-                tokens = encode_all(part, **self._reading)
-                parts.append(self._join(self._start(tokens, threads)))
+                tokens = encode_all(texts[at : at + 2 * PAIRS_PER_CHUNK], **self._reading)
+                parts.append(self._join(self._start(tokens, threads)).to(torch.device("cpu")))
         return Embedding.join(parts, "documents")
 
     def compare(self, first: Embedding, second: Embedding) -> list[Verdict]:
-        """Row by row; one document against many where either embedding holds only one."""
+        """Row by row; one document against many where either embedding holds only one.
+
+        Documents that are too short for the ensemble are guarded against, those in other languages are not: an
+        embedding does not know its text.
+        """
         if len(first) != len(second) and 1 not in (len(first), len(second)):
             raise ValueError(f"{len(first)} documents cannot be compared with {len(second)}: as many, or one")
-        count = max(len(first), len(second))
+        count = max(len(first), len(second)) if len(first) and len(second) else 0
+        if not count:
+            return []
         rows = [torch.arange(len(side)).expand(count) for side in (first, second)]
-        both = Embedding.join([first, second], "documents")
-        return list(self._score(both, rows[0], rows[1] + len(first), [()] * count))
+        both = Embedding.join([first, second], "documents").to(self.device)
+        said = self._score(both, rows[0], rows[1] + len(first), [()] * count)
+        least = self.ensemble.limits.min_tokens if self.ensemble.limits else 0
+        short = (first.tokens < least).expand(count) | (second.tokens < least).expand(count)
+        return [
+            Verdict.unusable(self.network.n_members, [Note("too short", "both texts", f"fewer than {least} tokens")])
+            if bad
+            else verdict
+            for verdict, bad in zip(said, short.tolist(), strict=True)
+        ]
 
     # ---- how it is done ------------------------------------------------------------------------------
 

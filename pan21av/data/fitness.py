@@ -16,7 +16,7 @@ from .tokeniser import Tokens
 from .vocabulary import FIRST, UNKNOWN, Vocabulary
 
 COMMON_WORDS = 100  # the commonest of a vocabulary: in any prose of its language every other word or so
-MARGIN = 3.0  # standard errors that a share must be beyond its limit: short texts vary
+MARGIN = 1.0  # standard errors that a share must be beyond its limit: short texts vary
 
 
 @dataclass(frozen=True)

@@ -142,9 +142,10 @@ class Tokeniser:
 
     def _share_read(self, text: str, limit: int) -> float:
         """About how much of a text its first tokens are: as many characters as come before the last of them."""
-        normalised = self.normalise(text[: CHARS_PER_TOKEN * limit])
+        seen = CHARS_PER_TOKEN * (limit + 1)  # as in `encode`
+        normalised = self.normalise(text[:seen])
         end = self.spans(normalised)[limit - 1][1]
-        return end / max(1, len(normalised)) * min(1.0, CHARS_PER_TOKEN * limit / len(text))
+        return end / max(1, len(normalised)) * min(1.0, seen / len(text))
 
 
 DEFAULT = "pan21av-1"

@@ -30,6 +30,16 @@ class Embedding:
         distance = None if self.cohort_distance is None else self.cohort_distance[:, rows]
         return Embedding(self.vectors[:, rows], self.tokens[rows], self.parts, distance)
 
+    @classmethod
+    def empty(cls, n_members: int, parts: tuple[int, ...], *, cohort: bool) -> Embedding:
+        """Of no documents."""
+        distance = torch.zeros(n_members, 0, len(parts)) if cohort else None
+        return cls(torch.zeros(n_members, 0, sum(parts)), torch.zeros(0), parts, distance)
+
+    def to(self, device: torch.device) -> Embedding:
+        distance = None if self.cohort_distance is None else self.cohort_distance.to(device)
+        return Embedding(self.vectors.to(device), self.tokens.to(device), self.parts, distance)
+
     @staticmethod
     def join(embeddings: Sequence[Embedding], dim: str) -> Embedding:
         """Of the same members, along `dim` "documents"; or of the same documents, along "members"."""

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from ..network.network import Network
-from .calibration import Calibration
+from .calibration import Calibration, LabelledPairs
 from .fit_dml import fit_dml
 from .fit_plda import fit_plda
 from .fit_ual import fit_ual
@@ -32,8 +32,8 @@ def fit_heads(
 
     `figures` are what is logged after every epoch; nothing is chosen by them.
     """
-    _fit_starts(network, calibration)
     held_out = calibration.draw_many(calibration.for_o2d2, HELD_OUT_DRAWS, Stream.HELD_OUT_PAIRS)
+    _fit_starts(network, calibration, held_out)
 
     @torch.no_grad()
     def held_out_loss() -> float:
@@ -64,13 +64,12 @@ def fit_heads(
             parameter.mul_(settings.logit_scale)
 
 
-def _fit_starts(network: Network, calibration: Calibration) -> None:
+def _fit_starts(network: Network, calibration: Calibration, held_out: LabelledPairs) -> None:
     views, catalogue, mine = calibration.views, calibration.prepared.catalogue, calibration.for_scores
     numbers = np.tile(mine, views.n_views)
     rows = views.rows(numbers, np.repeat(np.arange(views.n_views), len(mine)))
     levs = views.embedding.vectors[0, rows]
     pairs = calibration.draw_many(mine, FITTED_DRAWS, Stream.HEAD_PAIRS)
-    held_out = calibration.draw_many(calibration.for_o2d2, HELD_OUT_DRAWS, Stream.HELD_OUT_PAIRS)
     fit_plda(network.bfs, levs, catalogue.author[numbers], catalogue.source[numbers], held_out)
     fit_dml(network.dml, pairs)
     fit_ual(network.ual, network.bfs, pairs, held_out)

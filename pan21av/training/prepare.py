@@ -34,6 +34,8 @@ log = logging.getLogger("pan21av")
 
 FORMAT = 3
 TEXTS_PER_TASK = 16
+MIN_AUTHORS = 4  # with two documents or more, in each part of the split
+MIN_PAIRS = 4  # of validation, and of development
 TASKS_AHEAD_PER_WORKER = 4
 HASHED_PER_READ = 1 << 20
 
@@ -73,11 +75,7 @@ def prepare(
         "validation": fixed_pairs(catalogue, np.flatnonzero(split == VALIDATE), rng, settings.data.max_pairs),
         "development": fixed_pairs(catalogue, np.flatnonzero(split > TRAIN), rng, settings.data.max_pairs),
     }
-    if not all(map(len, fixed.values())):
-        raise InputError(
-            f"{data[0]}: no validation pairs can be drawn; it takes more authors with two or more documents"
-            + ("" if settings.data.split == "authors" else ", or --split authors if topics are few")
-        )
+    _check_enough(catalogue, split, fixed, settings)
     arrays = {"offsets": found.offsets, "split": split, **fixed, **vars(catalogue)}
     np.savez(building / "documents.npz", **arrays)
     summary = {
@@ -197,6 +195,25 @@ def _write_types(found: _Found, folder: Path, settings: Settings) -> Vocabulary:
             table[document] = count_frequencies(words[types], chars[types], [ids], settings.model)[0]
         table.flush()
     return vocabulary
+
+
+def _check_enough(catalogue: Catalogue, split: np.ndarray, fixed: dict[str, np.ndarray], settings: Settings) -> None:
+    """InputError if some step of training would have nothing to learn from, or to choose by."""
+    several = {}
+    for name, number in SPLITS.items():
+        _, counts = np.unique(catalogue.author[split == number], return_counts=True)
+        several[name] = int((counts > 1).sum())
+    short = {name: count for name, count in several.items() if count < MIN_AUTHORS}
+    short |= {f"{name} pairs": len(pairs) for name, pairs in fixed.items() if len(pairs) < MIN_PAIRS}
+    if short:
+        _, documents = np.unique(catalogue.author, return_counts=True)
+        found = ", ".join(f"{count} for {name}" for name, count in short.items())
+        hint = "" if settings.data.split == "authors" else "; where topics are few, --split authors loses less"
+        raise InputError(
+            f"too few authors with two or more documents of {settings.data.min_tokens} tokens: "
+            f"{int((documents > 1).sum())} of {len(documents)} in all, which leaves {found}; each part needs "
+            f"{MIN_AUTHORS} such authors and {MIN_PAIRS} pairs{hint}"
+        )
 
 
 def _limits(found: _Found, folder: Path, vocabulary: Vocabulary, documents: np.ndarray, seed: int) -> Limits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import io
 import logging
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ from .prepare import format_table, prepare
 from .prepared import Prepared
 from .report import ensemble_report, history_plot, member_scores, reliability_plot
 from .reuse import ENSEMBLE_SCORES, reuse
-from .settings import PRESETS, Settings
+from .settings import Settings, load_settings
 from .stage1 import CHECKPOINT
 from .streams import member_seed
 from .watch import Watch
@@ -47,7 +48,7 @@ def train(
     *,
     truth: str | Path | None = None,
     vectors: str | Path | None = None,
-    settings: Settings = PRESETS["compact"],
+    settings: Settings | None = None,
     notes: str | Path | None = None,
     n_members: int = 21,
     seed: int = 1,
@@ -60,14 +61,16 @@ def train(
 ) -> dict[str, Any]:
     """Train an ensemble into the folder `output`; unfinished work is kept in `work` and resumed.
 
-    `data` is one file or folder of documents or PAN pairs, or several. With engine "ray" members train on the cluster
-    at `address`, whose nodes must all see `work`. Returns the validation figures that ensemble.json holds.
+    `data` is one file or folder of documents or PAN pairs, or several; `settings` None is the shipped recipe. With
+    engine "ray" members train on the cluster at `address`, whose nodes must all see `work`. Returns the validation
+    figures that ensemble.json holds.
     """
     began = time.time()
     try:
         check_odd(n_members)
     except ValueError as error:
         raise InputError(str(error)) from None
+    settings = settings or load_settings()
     files = [Path(data)] if isinstance(data, (str, Path)) else [Path(path) for path in data]
     output = Path(output)
     work = Path(work) if work else output.with_name(output.name + ".work")
@@ -112,7 +115,12 @@ def _locked(work: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise EnvironmentFault(f"another training is at work in {work}") from None
-        yield
+        try:
+            yield
+        except InputError:  # nothing will come of this
+            if {path.name for path in work.iterdir()} <= {"lock", "prepared.part"}:
+                shutil.rmtree(work, ignore_errors=True)
+            raise
 
 
 def _default_jobs(device: torch.device) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..config import ModelConfig
 from ..errors import InputError
+from ..network.checkpoint import NAMED
 from ..network.layers import Dropout
 
 if sys.version_info >= (3, 11):
@@ -151,6 +152,11 @@ class Settings:
     def stage_one_epochs(self) -> int:
         return self.contrastive.epochs + self.pairs.epochs
 
+    @property
+    def epochs(self) -> int:
+        """Of both stages."""
+        return self.stage_one_epochs + self.heads.epochs + self.abstention.epochs
+
     def to_dict(self) -> dict[str, dict[str, Any]]:
         return asdict(self)
 
@@ -184,6 +190,7 @@ def _updated(name: str, section: Any, entries: Mapping[str, Any]) -> Any:
     return replace(section, **values)
 
 
+SHIPPED = NAMED / "default.toml"
 PRESETS = {
     "paper": Settings(),
     # Suits a CPU: contrast instead of pairs, scores fitted to authors it never saw.
@@ -199,9 +206,15 @@ PRESETS = {
 }
 
 
-def load_settings(preset: str = "compact", toml: Path | None = None, assignments: Iterable[str] = ()) -> Settings:
-    """A preset, then a TOML file over it, then `section.name=value` assignments over both."""
-    settings = PRESETS[preset]
+def load_settings(preset: str = "default", toml: Path | None = None, assignments: Iterable[str] = ()) -> Settings:
+    """A preset, then a TOML file over it, then `section.name=value` assignments over both.
+
+    "default" is the shipped ensemble's recipe: a TOML file, over the preset "compact".
+    """
+    shipped = preset == "default"
+    settings = PRESETS["compact" if shipped else preset]
+    if shipped and toml is None:
+        toml = SHIPPED
     if toml is not None:
         try:
             settings = settings.updated(tomllib.loads(toml.read_text("utf-8")))

@@ -17,7 +17,7 @@ class Stream(IntEnum):
     SPLIT = 1
     FIXED_PAIRS = 2
     TABLE = 3
-    COHORT = 4
+    COHORT = 4  # of a seed that never changes: see calibration.COHORT_SEED
     MEMBER = 5
     LIMITS = 6
     # of a member's seed

@@ -11,7 +11,6 @@ from tqdm import tqdm
 
 from ..runtime.progress import clock
 from .member import HISTORY, MemberTask
-from .stage1 import CONTRASTIVE, PAIRS
 
 log = logging.getLogger("pan21av")
 
@@ -28,7 +27,7 @@ class Watch:
     def __init__(self, tasks: list[MemberTask]) -> None:
         self.tasks = tasks
         self.seen = dict.fromkeys((task.number for task in tasks), 0)
-        epochs = sum(task.settings.stage_one_epochs for task in tasks)
+        epochs = sum(task.settings.epochs for task in tasks)
         self.bar = tqdm(total=epochs, unit=" epochs", desc="all members", disable=not sys.stderr.isatty())
 
     def __enter__(self) -> Watch:
@@ -56,9 +55,8 @@ class Watch:
                 self._show(task.number, orjson.loads(line))
 
     def _show(self, number: int, record: dict[str, Any]) -> None:
-        if record["stage"] in (CONTRASTIVE, PAIRS):
-            self.bar.update()
-        elif record["stage"] == "o2d2" and record["epoch"] % EPOCHS_PER_LINE:
+        self.bar.update()
+        if record["stage"] == "o2d2" and record["epoch"] % EPOCHS_PER_LINE:
             return
         values = "  ".join(f"{name} {record[name]:.4g}" for name in SHOWN if record.get(name) is not None)
         self.say(f"member {number:2d}  {record['stage']:11s} epoch {record['epoch']:3d}  {values}")

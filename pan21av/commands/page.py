@@ -1,0 +1,239 @@
+"""One self-contained page: the template page.html, filled. Texts in it are data, never mark-up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from .. import __version__
+from ..verdict import CAUTION, Verdict
+from ..verifier import Verifier
+from ..vote import says_same, vote
+from .reading import Habit, Reading, habits, readings
+
+SHOWN_WORDS = 15
+MEANINGS = {
+    "dml": ("Distance", "how close the two style vectors are, turned into a probability of one author"),
+    "bfs": ("Likelihood ratio", "the probability of one author that the likelihood ratio of the two vectors gives"),
+    "ual": ("Corrected", "the same, corrected by how pairs like this one are usually misjudged"),
+    "o2d2": ("Undecidable", "the probability that a member would be wrong or unsure here; from 0.5 on it abstains"),
+}
+
+
+def render(verifier: Verifier, verdict: Verdict, texts: tuple[str, str], names: tuple[str, str]) -> str:
+    """The whole page."""
+    (first, second), batch = readings(verifier, texts)
+    page = Template((files("pan21av.commands") / "page.html").read_text("utf-8"))
+    return page.substitute(
+        title=escape(f"{verdict.words}: {names[0]} / {names[1]}"),
+        words=escape(verdict.words[0].upper() + verdict.words[1:]),
+        tone=_tone(verdict),
+        sentence=_sentence(verdict),
+        caution=escape(CAUTION),
+        notes=_notes(verdict),
+        scale=_scale(verdict.probability),
+        members=verifier.network.n_members,
+        dots=_dots(verdict),
+        scores=_scores(verdict),
+        histogram=_histogram(verifier.ensemble.info.get("distances"), verdict.distance),
+        habits=_habits(habits(verifier, batch)),
+        texts=_text(names[0], first) + _text(names[1], second),
+        attended=_attended(names[0], first) + _attended(names[1], second),
+        provenance=escape(
+            f"pan21av {__version__}, ensemble {verifier.ensemble.name}, {verifier.network.n_members} members. "
+            f"Read: {len(first.tokens):,} and {len(second.tokens):,} tokens, of at most {verifier.config.max_tokens:,}."
+        ),
+    )
+
+
+# ---- the verdict -----------------------------------------------------------------------------------
+
+
+def _tone(verdict: Verdict) -> str:
+    """A colour only where the evidence supports a side."""
+    return {None: "", True: "same", False: "different"}[verdict.decision] if "support" in verdict.words else ""
+
+
+def _sentence(verdict: Verdict) -> str:
+    p = verdict.probability
+    if verdict.scores is None:
+        return "The answer is exactly 0.5: the texts do not allow a decision."
+    if verdict.decision is None:
+        return "The answer is exactly 0.5: most members find the pair undecidable."
+    return f"The probability that one person wrote both is {p:.3f}; that two did, {1 - p:.3f}."
+
+
+def _notes(verdict: Verdict) -> str:
+    items = "".join(f"<li>{escape(str(note))}</li>" for note in verdict.notes)
+    return f'<ul class="notes">{items}</ul>' if items else ""
+
+
+# ---- texts and habits ------------------------------------------------------------------------------
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """0 for the least, 1 for the most; equal values share their rank."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    upto = np.cumsum(counts)[inverse]
+    return np.asarray(upto / max(1, len(values)))
+
+
+def _text(name: str, reading: Reading) -> str:
+    word, passage = _ranks(reading.word), _ranks(reading.passage)
+    even = 1 / len(reading.tokens)
+    parts = [f'<section><h3>{escape(name)}</h3><div class="text" tabindex="0" role="document">']
+    for piece, number in reading.pieces:
+        if number < 0:
+            parts.append("<br><br>" if piece == "\n\n" else escape(piece))
+            continue
+        # Short, for there may be ten thousand of them; the script says what the number means when pointed at.
+        times = reading.word[number] / even
+        parts.append(
+            f'<i style="--w:{word[number]:.2f};--v:{passage[number]:.2f}" data-t="{times:.1f}">{escape(piece)}</i>'
+        )
+    return "".join(parts) + "</div></section>"
+
+
+def _attended(name: str, reading: Reading) -> str:
+    """The words that got most attention for each time they stand there."""
+    sums: dict[str, list[float]] = {}
+    for token, weight in zip(reading.tokens, reading.word, strict=True):
+        sums.setdefault(token.lower(), []).append(float(weight))
+    even = 1 / len(reading.tokens)
+    often = {t: w for t, w in sums.items() if len(w) > 1 and any(map(str.isalnum, t))} or sums
+    top = sorted(often, key=lambda t: -float(np.mean(often[t])))[:SHOWN_WORDS]
+    rows = "".join(
+        f"<tr><td>{escape(t)}</td><td>{len(often[t])}</td><td>{np.mean(often[t]) / even:.1f}</td></tr>" for t in top
+    )
+    return (
+        f"<section><h3>Most attended words: {escape(name)}</h3><table><thead><tr><th>word</th><th>times</th>"
+        f"<th>attention each (1 = even)</th></tr></thead><tbody>{rows}</tbody></table></section>"
+    )
+
+
+def _habits(found: tuple[list[Habit], list[Habit]] | None) -> str:
+    if found is None:
+        return ""
+
+    def table(title: str, note: str, rows: list[Habit]) -> str:
+        if not rows:
+            return f'<section><h3>{title}</h3><p class="soft">Nothing worth showing.</p></section>'
+        cells = "".join(
+            f"<tr><td>{escape(h.word)}</td><td>{h.first:.1f}</td><td>{h.second:.1f}</td><td>{h.usual:.1f}</td></tr>"
+            for h in rows
+        )
+        return (
+            f'<section><h3>{title}</h3><p class="soft">{note}</p><table><thead><tr><th>word</th><th>first</th>'
+            f"<th>second</th><th>usual</th></tr></thead><tbody>{cells}</tbody></table></section>"
+        )
+
+    common = table("In common", "Both use these more, or both less, than is usual.", found[0])
+    apart = table("Different", "One uses these more than the other.", found[1])
+    return (
+        '<h2>Habits</h2><p class="soft">How often common words stand among 1,000, where it counts most. A part of the '
+        f'style vector comes from such frequencies.</p><div class="two">{common}{apart}</div>'
+    )
+
+
+# ---- pictures ----------------------------------------------------------------------------------------
+
+
+def _x(value: float) -> float:
+    return round(20 + 560 * min(max(value, 0.0), 1.0), 1)
+
+
+def _axis(y: int) -> str:
+    anchor = {0.0: "start", 1.0: "end"}
+    labels = {0.0: "two authors", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "one author"}
+    ticks = "".join(
+        f'<line x1="{_x(t)}" x2="{_x(t)}" y1="{y - 4}" y2="{y + 4}" stroke="currentColor" opacity=".5"/>'
+        f'<text x="{_x(t)}" y="{y + 20}" text-anchor="{anchor.get(t, "middle")}">{label}</text>'
+        for t, label in labels.items()
+    )
+    return f'<line x1="{_x(0)}" x2="{_x(1)}" y1="{y}" y2="{y}" stroke="currentColor" opacity=".5"/>{ticks}'
+
+
+def _scale(probability: float) -> str:
+    x = _x(probability)
+    return (
+        f'<svg viewBox="0 0 600 62" role="img" aria-label="probability {probability:.3f} on a scale from 0 to 1">'
+        f'{_axis(34)}<path d="M{x} 30 l-7 -12 h14 z" fill="currentColor"/>'
+        f'<text x="{min(max(x, 30), 570)}" y="13" text-anchor="middle" style="fill:currentColor;font-weight:700">'
+        f"{probability:.3f}</text></svg>"
+    )
+
+
+def _dots(verdict: Verdict) -> str:
+    p_same, p_undecidable = verdict.score("ual"), verdict.score("o2d2")
+    if p_same is None or p_undecidable is None:
+        return "<p>No member was asked.</p>"
+    abstains = vote(p_same[:, None], p_undecidable[:, None]).abstains[:, 0]
+    stacked: dict[int, int] = {}
+    marks = []
+    for value, silent in sorted(zip(p_same.tolist(), abstains.tolist(), strict=True)):
+        column = round(value * 40)
+        level = stacked[column] = stacked.get(column, -1) + 1
+        colour = "same" if says_same(np.float64(value)) else "different"
+        fill = "none" if silent else "currentColor"
+        word = "abstains; it would say" if silent else "says"
+        marks.append(
+            f'<circle class="{colour}" cx="{_x(column / 40)}" cy="{-level * 13}" r="5.5" fill="{fill}" '
+            f'stroke="currentColor" stroke-width="1.5"><title>a member {word} {value:.3f}</title></circle>'
+        )
+    height = 13 * max(stacked.values(), default=0) + 14
+    said = f"{verdict.same} for one author, {verdict.different} for two, {verdict.abstained} abstain"
+    return (
+        f'<svg viewBox="0 0 600 {height + 40}" role="img" aria-label="{said}">'
+        f'<g transform="translate(0 {height - 4})">{"".join(marks)}</g>{_axis(height + 12)}</svg>'
+        f'<p class="soft">{said}.</p>'
+    )
+
+
+def _scores(verdict: Verdict) -> str:
+    cards = []
+    for key, (name, meaning) in MEANINGS.items():
+        values = verdict.score(key)
+        shown = "–" if values is None else f"{float(values.mean()):.3f}"
+        cards.append(
+            f'<div class="card"><h3>{name} <span class="soft">p<sub>{key.upper()}</sub></span></h3><b>{shown}</b>'
+            f'<p class="soft">{meaning}.</p></div>'
+        )
+    return "".join(cards)
+
+
+def _histogram(distances: Any, distance: float | None) -> str:
+    if distance is None:
+        return '<p class="soft">The distance was not measured.</p>'
+    if not isinstance(distances, dict):
+        return '<p class="soft">This ensemble stores no distances of validation pairs.</p>'
+    edges, same, different = distances["edges"], distances["same"], distances["different"]
+    top, last = max(*same, *different, 1), edges[-1]
+
+    def bars(counts: Iterable[int], colour: str) -> str:
+        return "".join(
+            f'<rect class="{colour}" x="{_x(low / last):.1f}" y="{110 - 100 * n / top:.1f}" '
+            f'width="{max(0.5, _x(high / last) - _x(low / last) - 0.5):.1f}" height="{100 * n / top:.1f}" '
+            'fill="currentColor" opacity=".45"/>'
+            for low, high, n in zip(edges[:-1], edges[1:], counts, strict=True)
+        )
+
+    def share(counts: list[int]) -> float:
+        return sum(n for low, n in zip(edges[:-1], counts, strict=True) if low < distance) / max(1, sum(counts))
+
+    x = _x(distance / last)
+    return (
+        '<figure style="margin:0"><svg viewBox="0 0 600 135" role="img" aria-label="distances of validation pairs">'
+        f"{bars(same, 'same')}{bars(different, 'different')}"
+        f'<line x1="{x}" x2="{x}" y1="2" y2="114" stroke="currentColor" stroke-width="2.5"/>'
+        f'<text x="{min(max(x, 40), 560)}" y="130" text-anchor="middle" style="fill:currentColor">this pair</text>'
+        "</svg>"
+        "<figcaption>Distance of the style vectors, as the members measure it, among the ensemble's validation pairs: "
+        '<b class="same">one author</b>, <b class="different">two authors</b>. '
+        f"{100 * share(same):.0f} % of the pairs by one author and {100 * share(different):.0f} % of those by two are "
+        "closer than this one.</figcaption></figure>"
+    )
