@@ -70,6 +70,7 @@ def main(debug: bool, quiet: bool) -> None:
     """
     # `docker stop` and the like end a run as Ctrl-C does: what was done is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it tells of its fonts
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING if quiet else logging.INFO)
 
 
@@ -186,15 +187,15 @@ def import_published(weights: tuple[Path, ...], output: Path) -> None:
 def evaluate(as_json: bool, **options: Any) -> None:
     """Score answers by PAN 2021's measures, and their calibration."""
     from .commands.evaluate import evaluate as run
-    from .commands.evaluate import format_report
+    from .commands.evaluate import format_report, report_dict
 
     report = run(**options)
     for result in report.results:
         for problem in result.problems:
             click.echo(f"pan21av: {result.name}: {problem}", err=True)
     if as_json:
-        measures = [result.metrics for result in report.results]
-        click.echo(orjson.dumps(measures[0] if len(measures) == 1 else measures, option=orjson.OPT_INDENT_2))
+        systems = report_dict(report)
+        click.echo(orjson.dumps(systems[0] if len(systems) == 1 else systems, option=orjson.OPT_INDENT_2))
     else:
         click.echo(format_report(report))
 

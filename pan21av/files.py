@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import EnvironmentFault
+from .errors import EnvironmentFault, InputError
 
 
 @contextmanager
@@ -25,6 +26,14 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise EnvironmentFault(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def output_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder that a command writes into, which may not be there yet."""
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; the output goes into a folder")
+    return folder
 
 
 def part_of(path: Path) -> Path:

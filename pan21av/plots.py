@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .metrics import auc
 from .vote import NON_RESPONSE, SCORES, answered, says_same, vote
 
 SAME, DIFFERENT, GREY = "#0d6e76", "#b04814", "#8a867d"
+COLOURS = (SAME, DIFFERENT, "#5b4b9a", "#7a6a00", "#333333")  # of several systems
+ROOM = (-0.03, 1.03)  # around the unit square: points at its edge are not cut
 BINS = 10
 UAL, O2D2 = SCORES.index("ual"), SCORES.index("o2d2")
 
 
 def draw(
-    folder: Path, truth: np.ndarray, values: np.ndarray, kind: np.ndarray | None, details: np.ndarray | None
+    folder: Path,
+    truth: np.ndarray,
+    values: np.ndarray,
+    kind: np.ndarray | None,
+    details: np.ndarray | None,
+    name: str = "",
+    others: Mapping[str, np.ndarray] | None = None,
 ) -> list[str]:
     """Write the plots into `folder`; returns their names.
 
-    `truth` (n) bool, `values` (n), `kind` (n) of pair or None, `details` (n, 4, members) of predict --details.
+    `truth` (n) bool, `values` (n), `kind` (n) of pair or None, `details` (n, 4, members) of predict --details;
+    `others` are the answers (n) of further systems, compared with those of `name` where curves can be.
     """
     from matplotlib.figure import Figure
 
     drawn = {
-        "reliability.png": lambda axes: reliability(axes, truth, values),
-        "roc.png": lambda axes: roc(axes, truth, values),
+        "reliability.png": lambda axes: reliability(axes, truth, values, name, others),
+        "roc.png": lambda axes: roc(axes, truth, values, name, others),
         "coverage.png": lambda axes: coverage(axes, truth, values, details),
     }
-    for name, paint in drawn.items():
+    for file, paint in drawn.items():
         figure = Figure(figsize=(5.2, 4.4), layout="constrained")
         paint(figure.subplots())
-        figure.savefig(folder / name, dpi=110)
+        figure.savefig(folder / file, dpi=110)
     figure = Figure(figsize=(9, 4), layout="constrained")
     posteriors(figure, truth, values, kind, details)
     figure.savefig(folder / "posteriors.png", dpi=110)
@@ -55,16 +66,23 @@ def reliability_bins(truth: np.ndarray, values: np.ndarray) -> tuple[np.ndarray,
     return sums[0], sums[1], counts[used]
 
 
-def reliability(axes: Any, truth: np.ndarray, values: np.ndarray) -> None:
+def reliability(
+    axes: Any, truth: np.ndarray, values: np.ndarray, name: str = "", others: Mapping[str, np.ndarray] | None = None
+) -> None:
     """What was said against what was true: points on the diagonal mean what they say."""
-    said, true, counts = reliability_bins(truth, values)
-    error = np.sqrt(np.maximum(true * (1 - true), 1e-9) / counts)
     axes.plot([0, 1], [0, 1], color=GREY, lw=1, ls="--")
-    axes.errorbar(said, true, yerror_limits(true, error), fmt="o-", color=SAME, capsize=3)
-    for x, y, n in zip(said, true, counts, strict=True):
-        axes.annotate(f"{n:,}", (x, y), textcoords="offset points", xytext=(6, -10), fontsize=7, color=GREY)
-    axes.set(title="Reliability", xlim=(0, 1), ylim=(0, 1))
+    for number, (label, answers) in enumerate({name: values, **(others or {})}.items()):
+        said, true, counts = reliability_bins(truth, answers)
+        error = np.sqrt(np.maximum(true * (1 - true), 1e-9) / counts)
+        colour = COLOURS[number % len(COLOURS)]
+        axes.errorbar(said, true, yerror_limits(true, error), fmt="o-", color=colour, capsize=3, label=label)
+        if number == 0:
+            for x, y, n in zip(said, true, counts, strict=True):
+                axes.annotate(f"{n:,}", (x, y), textcoords="offset points", xytext=(6, -10), fontsize=7, color=GREY)
+    axes.set(title="Reliability", xlim=ROOM, ylim=ROOM)
     axes.set(xlabel="probability of one author, as answered", ylabel="share of pairs by one author")
+    if others:
+        axes.legend(frameon=False, fontsize=8)
 
 
 def yerror_limits(share: np.ndarray, error: np.ndarray) -> np.ndarray:
@@ -83,10 +101,15 @@ def roc_curve(truth: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.nda
     )
 
 
-def roc(axes: Any, truth: np.ndarray, values: np.ndarray) -> None:
+def roc(
+    axes: Any, truth: np.ndarray, values: np.ndarray, name: str = "", others: Mapping[str, np.ndarray] | None = None
+) -> None:
     axes.plot([0, 1], [0, 1], color=GREY, lw=1, ls="--")
-    axes.plot(*roc_curve(truth, values), color=SAME, lw=2)
-    axes.set(xlabel="false positive rate", ylabel="true positive rate", title="ROC", xlim=(0, 1), ylim=(0, 1))
+    for number, (label, answers) in enumerate({name: values, **(others or {})}.items()):
+        label = f"{label} AUC {auc(truth, answers):.3f}".strip()
+        axes.plot(*roc_curve(truth, answers), color=COLOURS[number % len(COLOURS)], lw=2, label=label)
+    axes.set(xlabel="false positive rate", ylabel="true positive rate", title="ROC", xlim=ROOM, ylim=ROOM)
+    axes.legend(frameon=False, fontsize=8, loc="lower right")
 
 
 def coverage_curve(doubt: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ values that are no probability are reported and left out (PAN's own evaluator st
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,17 @@ from ..data.pan import (
     topics_of,
 )
 from ..errors import InputError
-from ..files import write_whole, writing
+from ..files import output_folder, write_whole, writing
 from ..metrics import PAN_KEYS, all_metrics, bootstrap_difference, bootstrap_intervals, resamples
 from ..vote import NON_RESPONSE, SCORES
 
 log = logging.getLogger("pan21av")
 SHOWN = 3  # ids named in a warning
-EXTRA_KEYS = ("accuracy", "confidence", "ece", "mce", "non_responses")
+SHOWN_KEYS = {
+    "auc": "AUC", "c@1": "c@1", "f_05_u": "F0.5u", "F1": "F1", "brier": "Brier", "overall": "overall", "ece": "ECE",
+    "non_responses": "no resp",
+}  # fmt: skip
+NAME_WIDTH, COLUMN_WIDTH = 16, 8  # with eight measures: 80 columns
 
 
 @dataclass(frozen=True)
@@ -85,8 +89,9 @@ def evaluate(
     results = [_evaluate_one(file, trials, samples) for file in files]
     report = Report(trials, results, compare(results, trials, samples))
     if output is not None:
-        write(Path(output), results)
-        _draw(Path(output), files[0], trials, results[0])
+        folder = output_folder(output)
+        write(folder, results)
+        _draw(folder, files[0], trials, results)
     return report
 
 
@@ -122,6 +127,8 @@ def read_answers(path: Path, trials: Trials) -> tuple[np.ndarray, list[str]]:
             if not np.isnan(values[row[trial]]):
                 twice.append(trial)
             values[row[trial]] = value
+    if len(unknown) and np.isnan(values).all() and not invalid:
+        raise InputError(f"{path}: none of its {len(unknown):,} answers is to a trial of the truth")
     missing = [trials.ids[i] for i in np.flatnonzero(np.isnan(values))]
     values[np.isnan(values)] = NON_RESPONSE
     problems = [
@@ -177,12 +184,13 @@ def write(folder: Path, results: Sequence[Evaluation]) -> None:
         write_whole(folder / f"evaluation{suffix}.prototext", prototext(result.metrics).encode())
 
 
-def _draw(folder: Path, answers: Path, trials: Trials, result: Evaluation) -> None:
+def _draw(folder: Path, answers: Path, trials: Trials, results: Sequence[Evaluation]) -> None:
     try:
         from ..plots import draw
 
+        first, others = results[0], {result.name: result.values for result in results[1:]}
         with writing(folder):
-            draw(folder, trials.same, result.values, trials.kind, read_details(answers, trials))
+            draw(folder, trials.same, first.values, trials.kind, read_details(answers, trials), first.name, others)
     except ImportError:
         log.warning("no pictures without matplotlib: pip install 'pan21av[eval]'")
 
@@ -209,26 +217,33 @@ def read_details(answers: Path, trials: Trials) -> np.ndarray | None:
 
 
 def format_report(report: Report) -> str:
-    """The tables for a terminal."""
-    columns = (*PAN_KEYS, *EXTRA_KEYS)
-    names = [result.name for result in report.results]
-    width = max(12, *(len(name) for name in names), *(len(k) for r in report.results for k in r.by_kind))
-    lines = [" ".join(["".ljust(width), *(c.rjust(13) for c in columns)])]
-
-    def row(name: str, metrics: Mapping[str, float]) -> str:
-        return " ".join([name.ljust(width), *(f"{metrics[c]:.4f}".rjust(13) for c in columns)])
-
+    """The tables for a terminal of 80 columns."""
+    lines = [_row("", SHOWN_KEYS.values())]
     for result in report.results:
-        lines.append(row(result.name, result.metrics))
+        lines.append(_row(result.name, (f"{result.metrics[key]:.3f}" for key in SHOWN_KEYS)))
         if result.intervals:
-            cells = [
-                "-".join(f"{q:.3f}" for q in result.intervals[c]) if c in result.intervals else "" for c in columns
-            ]
-            lines.append(" ".join(["  95 %".ljust(width), *(cell.rjust(13) for cell in cells)]).rstrip())
-        lines += [row("  " + kind, metrics) for kind, metrics in result.by_kind.items()]
+            halves = {key: (high - low) / 2 for key, (low, high) in result.intervals.items()}
+            lines.append(_row("  95 %", (f"±{halves[key]:.3f}" if key in halves else "" for key in SHOWN_KEYS)))
+        for kind, metrics in result.by_kind.items():
+            lines.append(_row("  " + kind, (f"{metrics[key]:.3f}" for key in SHOWN_KEYS)))
     for entry in report.comparison:
         low, high = entry["interval"]
         lines.append(
-            f"{entry['name']} against {names[0]}: overall {entry['difference']:+.4f} [{low:+.4f}, {high:+.4f}]"
+            f"{entry['name']} against {report.results[0].name}:\n"
+            f"  overall {entry['difference']:+.4f} [{low:+.4f}, {high:+.4f}]"
         )
     return "\n".join(lines)
+
+
+def _row(name: str, cells: Iterable[str]) -> str:
+    name = name.removesuffix(f"/{ANSWERS}")
+    shown = name if len(name) <= NAME_WIDTH else "..." + name[3 - NAME_WIDTH :]
+    return (shown.ljust(NAME_WIDTH) + "".join(cell.rjust(COLUMN_WIDTH) for cell in cells)).rstrip()
+
+
+def report_dict(report: Report) -> list[dict[str, Any]]:
+    """Unrounded, for JSON: every system's measures, with intervals and the figures by kind of pair."""
+    return [
+        {**result.metrics, "name": result.name, "intervals": result.intervals, "by_kind": result.by_kind}
+        for result in report.results
+    ]

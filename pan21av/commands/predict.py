@@ -18,7 +18,7 @@ from ..data.answers import ANSWERS, AnswerFile
 from ..data.trials import EXPECTED, Inspection, TrialFile
 from ..engines import Answering, find_engine
 from ..errors import EnvironmentFault, InputError
-from ..files import write_whole
+from ..files import output_folder, write_whole
 from ..network.checkpoint import find_ensemble, manifest_hash, read_manifest
 from ..runtime.progress import Progress
 from ..verdict import Verdict
@@ -51,7 +51,7 @@ def predict(
     Returns the run report, which is also written beside the answers as run.json.
     """
     began = time.perf_counter()
-    folder, ensemble = Path(output), find_ensemble(models)
+    folder, ensemble = output_folder(output), find_ensemble(models)
     n_members = len(read_manifest(ensemble)["members"])
     with ExitStack() as stack:
         out = stack.enter_context(AnswerFile(folder))

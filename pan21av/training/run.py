@@ -21,7 +21,7 @@ from .. import __version__
 from ..data.tokeniser import DEFAULT
 from ..engines import Engine, find_engine
 from ..errors import EnvironmentFault, InputError
-from ..files import reading, write_whole, writing
+from ..files import output_folder, reading, write_whole, writing
 from ..network.checkpoint import save_ensemble
 from ..runtime.device import choose_device, describe, warn_without_kernel
 from ..runtime.parallel import usable_cores
@@ -72,7 +72,7 @@ def train(
         raise InputError(str(error)) from None
     settings = settings or load_settings()
     files = [Path(data)] if isinstance(data, (str, Path)) else [Path(path) for path in data]
-    output = Path(output)
+    output = output_folder(output)
     work = Path(work) if work else output.with_name(output.name + ".work")
     machines = find_engine(engine, address, resources)
     if engine == "local":
