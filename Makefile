@@ -1,6 +1,17 @@
-# make demo   install, and verify the example pairs with the shipped ensemble
-# make test   install, and run the tests
-# See also: lint, fuzz, bench, pictures, train, docker, docker-run, docker-test, clean
+# Each of these first installs the package in place, into .venv, where it is not there yet:
+#   make demo         verify the example pairs with the shipped ensemble
+#   make check        lint, and the quick tests: before every commit
+#   make lint         ruff and mypy
+#   make test         all tests; those that need Docker, Chromium or reference data skip without them
+#   make fuzz         the tests of broken input and broken runs, many times over
+#   make bench        measure against a plain implementation [ARGS=--quick]
+#   make pictures     the README's pictures
+#   make train        an ensemble of your own: DATA=documents.jsonl OUT=folder
+#   make docker-test  the tests of the image
+# And these need nothing but Docker, or nothing at all:
+#   make docker       build the image
+#   make docker-run   run it: IN=pairs.jsonl OUT=folder
+#   make clean        remove .venv and all that was built
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -10,23 +21,26 @@ READY  := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test fuzz lint bench pictures train docker docker-run docker-test clean
+.PHONY: demo check lint test fuzz bench pictures train docker docker-run docker-test clean
 
 demo: $(READY)
 	$(BIN)/pan21av predict -i examples/pairs.jsonl -o out/demo
 	$(BIN)/python examples/show.py out/demo/answers.jsonl examples/truth.jsonl
+
+check: lint
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 test: $(READY)
 	$(BIN)/python -m pytest
 
 # 200,000 mutated lines, 40,000 odd texts, 20 kills; some minutes.
 fuzz: $(READY)
-	PAN21AV_FUZZ=100 PAN21AV_KILLS=20 $(BIN)/python -m pytest tests/test_fuzz.py tests/test_faults.py
-
-lint: $(READY)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	PAN21AV_FUZZ=100 PAN21AV_KILLS=20 $(BIN)/python -m pytest tests/system/test_fuzz.py tests/system/test_faults.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py $(ARGS)
@@ -35,10 +49,11 @@ bench: $(READY)
 pictures: $(READY)
 	$(BIN)/python examples/pictures.py
 
-# make train DATA=documents.jsonl.xz OUT=runs/mine [ARGS="--members 3 --vectors glove.txt"]
+# make train DATA=documents.jsonl.xz OUT=runs/mine [CONFIG=settings.toml] [ARGS="--members 3 --vectors glove.txt"]
+# Without CONFIG it takes the recipe of the shipped ensemble, models/default.toml.
 DATA   ?=
 OUT    ?= runs/new
-CONFIG ?= models/default.toml
+CONFIG ?=
 train: $(READY)
 	@test -n "$(DATA)" || { echo "usage: make train DATA=documents.jsonl OUT=folder [CONFIG=settings.toml] [ARGS=...]"; exit 2; }
 	$(BIN)/pan21av train $(DATA) -o $(OUT) $(if $(CONFIG),--config $(CONFIG)) $(ARGS)
@@ -59,10 +74,10 @@ docker-test: $(READY)
 	$(BIN)/python -m pytest -m docker
 
 clean:
-	rm -rf $(VENV) build dist out *.egg-info pan21av/_kernel*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist out *.egg-info pan21av/network/_kernel*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # The package is installed in place, so only its metadata and the kernel need a new install.
-$(READY): pyproject.toml constraints.txt pan21av/native/kernel.c pan21av/native/kernel_body.h
+$(READY): pyproject.toml constraints.txt pan21av/network/native/kernel.c pan21av/network/native/kernel_body.h
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
 	touch $@

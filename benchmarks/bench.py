@@ -19,11 +19,18 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pan21av.data.vocabulary import Vocabulary
+    from pan21av.network.network import Network
 
 HERE = Path(__file__).parent
 MEMBERS = 21
 CHARACTERS = 21_000
+BACKENDS = {"kernel": "kernel", "torch": "reference"}  # our variants, and which of our implementations they are
 
 
 # ---- what a measuring process does ------------------------------------------------------------
@@ -45,60 +52,59 @@ def make_texts(count: int, characters: int, seed: int = 0) -> list[str]:
     return texts
 
 
-def make_members(preset: str, count: int):
+def make_network(preset: str, n_members: int) -> tuple[Network, Vocabulary]:
+    """Random weights: how long they take does not depend on what they say."""
     import torch
 
-    from pan21av.config import PRESETS
-    from pan21av.model import Members
-    from pan21av.vocabulary import Vocabulary
+    from pan21av.data.vocabulary import Vocabulary
+    from pan21av.network.network import Network
+    from pan21av.training.settings import PRESETS
 
     torch.manual_seed(0)
     words = sorted({w.strip(".,!?;") for t in make_texts(20, CHARACTERS, seed=1) for w in t.split()})[:5000]
     vocabulary = Vocabulary(tuple(words), tuple("abcdefghijklmnopqrstuvwxyz.,!?;"))
-    members = Members(PRESETS[preset], count, vocabulary.word_rows, vocabulary.char_rows)
-    return members.requires_grad_(False).eval(), vocabulary
+    network = Network(PRESETS[preset].model, n_members, vocabulary.word_rows, vocabulary.char_rows)
+    return network.requires_grad_(False).eval(), vocabulary
 
 
 def measure_predict(task: dict) -> dict:
-    """Encode and score all-distinct pairs; tokenising is timed with it for ours, as users see it."""
+    """Encode and score all-distinct pairs; tokenising is timed with it, as users see it."""
     import torch
 
-    from pan21av.checkpoint import Ensemble
-    from pan21av.documents import batch_of_tokens
-    from pan21av.text import RECIPE, tokenise_all
+    from pan21av.data.batch import batch_of
+    from pan21av.data.tokeniser import DEFAULT, encode_all, find_tokeniser
+    from pan21av.network import recurrent
+    from pan21av.network.checkpoint import Ensemble
     from pan21av.verifier import Verifier
 
-    members, vocabulary = make_members(task["preset"], task["members"])
+    network, vocabulary = make_network(task["preset"], task["members"])
     texts = make_texts(2 * task["pairs"], task["characters"])
-    positions = 0
     if task["variant"] == "plain":
-        from plain import plain_levs
+        from plain import plain_vectors
 
         torch.set_num_threads(task["torch_threads"])
         torch.backends.mkldnn.enabled = task["onednn"]
         numbers = list(range(task["members"]))[task["part"] :: task["parts"]]
-        plain_levs(members, [batch_of_tokens(tokenise_all(texts[:2]), vocabulary, members.config)], numbers[:1])
+        plain_vectors(network, [batch_of(encode_all(texts[:2]), vocabulary, network.config)], numbers[:1])
         _start_together(task)
         began = time.perf_counter()
-        tokens = tokenise_all(texts, members.config.max_tokens)
-        batches = [batch_of_tokens(tokens[i : i + 8], vocabulary, members.config) for i in range(0, len(tokens), 8)]
-        levs = plain_levs(members, batches, numbers)
+        tokens = encode_all(texts, limit=network.config.max_tokens)
+        batches = [batch_of(tokens[i : i + 8], vocabulary, network.config) for i in range(0, len(tokens), 8)]
+        vectors = plain_vectors(network, batches, numbers)
         seconds = time.perf_counter() - began
-        checksum = float(levs.double().abs().mean())
+        checksum = float(vectors.double().abs().mean())
     else:
-        ensemble = Ensemble(members, vocabulary, RECIPE, Path("bench"), {})
+        ensemble = Ensemble(network, vocabulary, find_tokeniser(DEFAULT), Path("bench"), {})
         verifier = Verifier(ensemble, torch.device("cpu"), task["threads"])
-        verifier.native = task["variant"] == "kernel"
-        list(verifier.predict([("warm up", "the caches")]))
-        began = time.perf_counter()
         pairs = list(zip(texts[::2], texts[1::2], strict=True))
-        checksum = sum(v.p_dml.mean() for v in verifier.predict(pairs))
-        seconds = time.perf_counter() - began
-        tokens = tokenise_all(texts, members.config.max_tokens)
-    for document in tokens:
-        batch = batch_of_tokens([document], vocabulary, members.config)
-        positions += int(batch.windows.length.sum()) * task["members"]
-    return {"seconds": seconds, "positions": positions, "checksum": checksum}
+        with recurrent.only(BACKENDS[task["variant"]]):
+            verifier.verify("warm up", "the caches")
+            began = time.perf_counter()
+            checksum = sum(verdict.score("dml").mean() for verdict in verifier.predict(pairs))
+            seconds = time.perf_counter() - began
+        tokens = encode_all(texts, limit=network.config.max_tokens)
+    positions = sum(int(batch_of([one], vocabulary, network.config).windows.length.sum()) for one in tokens)
+    return {"seconds": seconds, "positions": positions * task["members"], "checksum": checksum}
 
 
 def _start_together(task: dict) -> None:
@@ -112,32 +118,34 @@ def measure_train(task: dict) -> dict:
     """Forward and backward of the encoder on batches of pairs, one thread."""
     import torch
 
-    from pan21av.documents import batch_of_tokens
-    from pan21av.text import tokenise_all
+    from pan21av.data.batch import batch_of
+    from pan21av.data.tokeniser import encode_all
+    from pan21av.network import recurrent
 
     torch.set_num_threads(1)
     torch.backends.mkldnn.enabled = task.get("onednn", True)
-    members, vocabulary = make_members(task["preset"], 1)
+    network, vocabulary = make_network(task["preset"], 1)
     texts = make_texts(2 * task["pairs"], task["characters"])
-    batch = batch_of_tokens(tokenise_all(texts), vocabulary, members.config)
+    batch = batch_of(encode_all(texts), vocabulary, network.config)
     if task["variant"] == "plain":
         from plain import PlainEncoder
 
-        module = PlainEncoder(members, 0).requires_grad_(True)
-        run = module.__call__
+        module = PlainEncoder(network, 0).requires_grad_(True)
+        backend, run = nullcontext(), module.__call__
     else:
-        module = members.encoder.requires_grad_(True)
-        native = task["variant"] == "kernel"
+        module = network.encoder.requires_grad_(True)
+        backend = recurrent.only(BACKENDS[task["variant"]])
 
         def run(batch):
-            return module(batch, native=native).vectors
+            return module(batch).vectors
 
     times = []
-    for _ in range(task["steps"] + 1):
-        module.zero_grad(set_to_none=True)
-        began = time.perf_counter()
-        run(batch).square().sum().backward()
-        times.append(time.perf_counter() - began)
+    with backend:
+        for _ in range(task["steps"] + 1):
+            module.zero_grad(set_to_none=True)
+            began = time.perf_counter()
+            run(batch).square().sum().backward()
+            times.append(time.perf_counter() - began)
     norm = sum(float(p.grad.norm()) for p in module.parameters() if p.grad is not None and p.dim() > 1)
     return {"seconds": statistics.median(times[1:]), "positions": int(batch.windows.length.sum()), "checksum": norm}
 
@@ -293,7 +301,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json", type=Path, default=HERE / "results.json")
     options = parser.parse_args()
-    from pan21av.parallel import usable_cores
+    from pan21av.runtime.parallel import usable_cores
 
     cores = usable_cores()
     report = {

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from pan21av.documents import Batch
-from pan21av.model import Members
+from pan21av.data.batch import Batch, Sequences
+from pan21av.network.encoder import BiLSTM
+from pan21av.network.network import Network
 
 ORDER = (0, 1, 3, 2)  # ours i, f, o, g; torch's i, f, g, o
 
@@ -19,9 +20,9 @@ ORDER = (0, 1, 3, 2)  # ours i, f, o, g; torch's i, f, g, o
 class PlainBiLSTM(nn.Module):
     """BiLSTM and attention with torch's own modules, weights copied from member m."""
 
-    def __init__(self, ours, m: int) -> None:
+    def __init__(self, ours: BiLSTM, m: int) -> None:
         super().__init__()
-        inputs, hidden = ours.input.shape[1], ours.hidden
+        inputs, hidden = ours.input.shape[1], ours.input.shape[-1]
         self.lstm = nn.LSTM(inputs, hidden, batch_first=True, bidirectional=True)
         with torch.no_grad():
             for d, suffix in enumerate(("", "_reverse")):
@@ -49,9 +50,9 @@ class PlainBiLSTM(nn.Module):
 class PlainEncoder(nn.Module):
     """One member's encoder."""
 
-    def __init__(self, members: Members, m: int) -> None:
+    def __init__(self, network: Network, m: int) -> None:
         super().__init__()
-        encoder = members.encoder
+        encoder = network.encoder
         self.words, self.chars = (nn.Parameter(p[m].clone()) for p in (encoder.words, encoder.chars))
         taps, dim, filters = encoder.cnn.shape[1:]
         self.cnn = nn.Conv1d(dim, filters, taps, padding=taps - 1)
@@ -70,7 +71,7 @@ class PlainEncoder(nn.Module):
         return self.document(windows[_rectangle(batch.documents)], batch.documents.length)
 
 
-def _rectangle(sequences) -> Tensor:
+def _rectangle(sequences: Sequences) -> Tensor:
     """Ids (N, longest), anything past the end."""
     steps = torch.arange(int(sequences.length.max()))
     position = (sequences.start[:, None] + steps).clamp_max(len(sequences.ids) - 1)
@@ -78,11 +79,11 @@ def _rectangle(sequences) -> Tensor:
 
 
 @torch.inference_mode()
-def plain_levs(members: Members, batches: list[Batch], numbers: list[int]) -> Tensor:
-    """LEVs (len(numbers), documents, L) of some members, one after another."""
-    levs = []
+def plain_vectors(network: Network, batches: list[Batch], numbers: list[int]) -> Tensor:
+    """Embedding vectors (len(numbers), documents, L) of some members, one after another."""
+    found = []
     for m in numbers:
-        encoder = PlainEncoder(members, m)
-        vectors = torch.cat([encoder(batch) for batch in batches])
-        levs.append(torch.tanh(vectors @ members.metric.weight[m] + members.metric.bias[m]))
-    return torch.stack(levs)
+        encoder = PlainEncoder(network, m)
+        documents = torch.cat([encoder(batch) for batch in batches])
+        found.append(torch.tanh(documents @ network.metric.weight[m] + network.metric.bias[m]))
+    return torch.stack(found)

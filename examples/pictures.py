@@ -1,6 +1,6 @@
 """make pictures: what the README shows, made anew from the shipped ensemble.
 
-reliability.png, coverage.png and more come from what its members said of their validation pairs,
+reliability.png and coverage.png come from what its members said of their validation pairs,
 page.png is a screenshot of `pan21av explain` on the first example (where there is a Chromium).
 """
 
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pan21av.checkpoint import find_ensemble
-from pan21av.ensemble import decide
-from pan21av.explain import explain
-from pan21av.pictures import draw
+from pan21av.commands.explain import explain
+from pan21av.network.checkpoint import find_ensemble
+from pan21av.plots import draw
+from pan21av.vote import SCORES, vote
 
 HERE = Path(__file__).parent
 FLAGS = [
@@ -29,11 +29,13 @@ FLAGS = [
 def validation() -> None:
     ensemble = find_ensemble()
     same = np.array(json.loads((ensemble / "validation_pairs.json").read_text())["same"])
-    scores = np.load(ensemble / "validation_scores.npz")
-    details = np.stack([scores[name].T for name in ("dml", "bfs", "ual", "o2d2")], 1).astype(np.float64)  # (P, 4, M)
-    names = draw(HERE, same, decide(details[:, 2].T, details[:, 3].T), None, details)
-    for name in set(names) - {"reliability.png", "coverage.png"}:
-        (HERE / name).unlink()
+    stored = np.load(ensemble / "validation_scores.npz")
+    scores = {name: stored[name].astype(np.float64) for name in SCORES}  # (M, P) each
+    details = np.stack([scores[name].T for name in SCORES], 1)  # (P, 4, M), as `predict --details` writes them
+    with tempfile.TemporaryDirectory() as folder:
+        draw(Path(folder), same, vote(scores["ual"], scores["o2d2"]).answers, None, details)
+        for name in ("reliability.png", "coverage.png"):
+            shutil.copy(Path(folder) / name, HERE / name)
 
 
 def page() -> None:

@@ -117,7 +117,7 @@ def verify(first: Path, second: Path, as_json: bool, **options: Any) -> None:
     click.echo(f"{verdict.words[0].upper()}{verdict.words[1:]} (probability of one author: {verdict.probability:.3f}).")
     click.echo(CAUTION)
     for note in verdict.notes:
-        click.echo(f"Note on the {note}.")
+        click.echo(f"Note: {note}.")
     click.echo(
         f"Of {verdict.abstained + verdict.same + verdict.different} members {verdict.abstained} abstained, "
         f"{verdict.same} said same, {verdict.different} different."

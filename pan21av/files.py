@@ -45,5 +45,9 @@ def write_whole(path: Path, data: bytes) -> None:
     """All of the file or nothing: other processes, and later runs, never see a part of it."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        part_of(path).write_bytes(data)
-        part_of(path).replace(path)
+        try:
+            part_of(path).write_bytes(data)
+            part_of(path).replace(path)
+        except OSError:
+            part_of(path).unlink(missing_ok=True)
+            raise

@@ -16,11 +16,14 @@ SUPPORT = ((100.0, "moderately strong support"), (10.0, "moderate support"), (2.
 CAUTION = "Research only: no forensic, legal, disciplinary or hiring decision may rest on this."
 
 
+TEXTS, BOTH = ("first text", "second text"), "both texts"  # what a note is on
+
+
 class Note(NamedTuple):
     """Something that a reader of a verdict should know."""
 
     kind: str  # what run.json counts: "too short", "language", "cut", ...
-    where: str  # "first text", "second text" or "both texts"
+    where: str  # one of TEXTS, or BOTH
     words: str
 
     def __str__(self) -> str:
@@ -81,7 +84,12 @@ class Verdict:
         }
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Verdict) and self.to_dict() == other.to_dict()
+        if not isinstance(other, Verdict):
+            return NotImplemented
+        mine, theirs = ({**v.to_dict(), "scores": None} for v in (self, other))
+        if self.scores is None or other.scores is None:
+            return mine == theirs and self.scores is other.scores
+        return mine == theirs and np.array_equal(self.scores, other.scores, equal_nan=True)
 
     def __hash__(self) -> int:
         return hash((self.probability, self.abstained, self.same, self.different))

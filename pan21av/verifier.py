@@ -25,9 +25,9 @@ from .errors import InputError
 from .network.checkpoint import Ensemble, find_ensemble, load_ensemble
 from .network.embedding import Embedding
 from .network.network import Network
-from .runtime.device import choose_device, describe, warn_without_kernel
+from .runtime.device import choose_device, describe, one_torch_thread, warn_without_kernel
 from .runtime.parallel import ordered_map, usable_cores
-from .verdict import Note, Verdict, verdicts
+from .verdict import BOTH, TEXTS, Note, Verdict, verdicts
 
 PAIRS_PER_CHUNK = 32  # embedded together: enough to share token types, little enough memory
 MAX_CACHED = 4_000  # documents remembered, should they come again: 54 MB of 21 members
@@ -134,27 +134,27 @@ class Verifier:
         both = Embedding.join([first, second], "documents").to(self.device)
         said = self._score(both, rows[0], rows[1] + len(first), [()] * count)
         least = self.ensemble.limits.min_tokens if self.ensemble.limits else 0
-        short = (first.tokens < least).expand(count) | (second.tokens < least).expand(count)
-        return [
-            Verdict.unusable(self.network.n_members, [Note("too short", "both texts", f"fewer than {least} tokens")])
-            if bad
-            else verdict
-            for verdict, bad in zip(said, short.tolist(), strict=True)
-        ]
+        answers = []
+        for number, verdict in enumerate(said):
+            rows_here = (int(rows[0][number]), int(rows[1][number]))
+            short = [
+                Note("too short", where, f"too short: fewer than {least} tokens")
+                for side, row, where in zip((first, second), rows_here, TEXTS, strict=True)
+                if side.tokens[row] < least
+            ]
+            answers.append(Verdict.unusable(self.network.n_members, short) if short else verdict)
+        return answers
 
     # ---- how it is done ------------------------------------------------------------------------------
 
     @contextmanager
     def _workers(self) -> Iterator[ThreadPoolExecutor]:
-        # One thread of torch for each of ours: they would fight over the cores otherwise.
-        before = torch.get_num_threads()
-        torch.set_num_threads(1)
         threads = ThreadPoolExecutor(min(self.threads, len(self._networks)))
-        try:
-            yield threads
-        finally:
-            threads.shutdown(cancel_futures=True)
-            torch.set_num_threads(before)
+        with one_torch_thread():
+            try:
+                yield threads
+            finally:
+                threads.shutdown(cancel_futures=True)
 
     def _chunks(self, trials: Iterator[Trial], size: int) -> Iterator[_Chunk]:
         """Which documents of a chunk are new: each distinct text is embedded once, as long as it is remembered."""
@@ -277,10 +277,8 @@ def _compare_texts(first: str, second: str) -> tuple[Note, ...]:
     """Remarks on two texts that are not two."""
     first, second = " ".join(first.split()), " ".join(second.split())
     if first == second:
-        return (Note("identical", "both texts", "the two are identical, so there is nothing to compare"),)
-    shorter, longer, where = (
-        (first, second, "first text") if len(first) < len(second) else (second, first, "second text")
-    )
+        return (Note("identical", BOTH, "the two are identical, so there is nothing to compare"),)
+    shorter, longer, where = (first, second, TEXTS[0]) if len(first) < len(second) else (second, first, TEXTS[1])
     if shorter in longer:
         return (Note("contained", where, "all of it stands in the other text"),)
     return ()
@@ -290,7 +288,7 @@ def _notes(pair: tuple[_Document, _Document], remarks: tuple[Note, ...]) -> tupl
     """On the pair, and on either text."""
     own = (
         Note(kind, where, words)
-        for document, where in zip(pair, ("first text", "second text"), strict=True)
+        for document, where in zip(pair, TEXTS, strict=True)
         for kind, words in document.notes.items()
     )
     return (*remarks, *own)

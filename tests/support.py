@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,6 +18,7 @@ from pan21av.training.settings import Settings, load_settings
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
+HANGS = 600  # seconds after which a process that should have ended is taken to hang: no measure of speed
 needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="the reference data in ../shared is not here")
 
 TINY = ModelConfig(
@@ -33,9 +35,10 @@ SMALL_SETTINGS = [
     "contrastive.min_windows=2", "pairs.epochs=2", "pairs.batch=16", "pairs.max_windows=6", "pairs.min_windows=2",
     "calibration.views=2", "calibration.min_windows=2", "heads.epochs=2", "heads.batch=16", "abstention.epochs=3",
 ]  # fmt: skip
-WORDS = (
-    "the of and to a in that it is was i for on you he be with as by at have are this not but had his they"
-).split()
+WORDS = [
+    "the", "of", "and", "to", "a", "in", "that", "it", "is", "was", "i", "for", "on", "you", "he", "be", "with", "as",
+    "by", "at", "have", "are", "this", "not", "but", "had", "his", "they",
+]  # fmt: skip
 
 
 def small(*more: str, preset: str = "compact") -> Settings:
@@ -46,6 +49,11 @@ def small(*more: str, preset: str = "compact") -> Settings:
 def set_options(*assignments: str) -> list[str]:
     """The same on a command line."""
     return [part for assignment in (*SMALL_SETTINGS, *assignments) for part in ("--set", assignment)]
+
+
+def prose(seed: int, words: int = 80) -> str:
+    """A text of its own for every seed."""
+    return " ".join(np.random.default_rng(seed).choice(WORDS, words)) + "."
 
 
 def tiny_vocabulary() -> Vocabulary:

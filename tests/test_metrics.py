@@ -5,12 +5,20 @@ import lzma
 
 import numpy as np
 import pytest
-from conftest import SHARED, needs_shared
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss, f1_score, roc_auc_score
+from support import SHARED, needs_shared
 
-from pan21av.metrics import calibration, pan_metrics
+from pan21av.metrics import (
+    PAN_KEYS,
+    all_metrics,
+    bootstrap_difference,
+    bootstrap_intervals,
+    calibration,
+    pan_metrics,
+    resamples,
+)
 
 values = st.lists(
     st.tuples(st.booleans(), st.one_of(st.just(0.5), st.floats(0, 1), st.sampled_from([0.0, 0.25, 0.75, 1.0]))),
@@ -84,3 +92,54 @@ def test_calibration_by_hand():
     assert figures["confidence"] == pytest.approx((4 * 0.75 + 2 * 0.95) / 6)
     assert figures["ece"] == pytest.approx((2 / 6) * abs(0.5 - 0.95))
     assert figures["mce"] == pytest.approx(0.45)
+
+
+def test_where_there_is_nothing_to_measure():
+    truth = np.array([True, False])
+    silent = all_metrics(truth, np.array([0.5, 0.5]))
+    assert (silent["auc"], silent["c@1"], silent["F1"], silent["f_05_u"], silent["brier"]) == (0.5, 0, 0, 0, 0.75)
+    assert silent["non_responses"] == 1
+    assert np.isnan([silent[key] for key in ("accuracy", "confidence", "ece", "mce")]).all()
+    one_class = pan_metrics(truth | True, np.array([0.9, 0.2]))
+    assert np.isnan(one_class["auc"])
+    assert one_class["c@1"] == 0.5
+
+
+# ---- the bootstrap: against what statistics say of its intervals ----
+
+
+def test_the_interval_of_an_accuracy():
+    """c@1 without non-responses is an accuracy p: its 95 % are p +- 1.96 sqrt(p (1 - p) / n)."""
+    truth = np.random.default_rng(1).random(2000) < 0.5
+    values = np.where(np.arange(2000) < 1600, truth, ~truth) * 0.8 + 0.1
+    low, high = bootstrap_intervals(truth, values, resamples(2000, 1000))["c@1"]
+    half = 1.96 * (0.8 * 0.2 / 2000) ** 0.5
+    assert low == pytest.approx(0.8 - half, abs=half / 10)
+    assert high == pytest.approx(0.8 + half, abs=half / 10)
+
+
+def test_samples_are_drawn_with_replacement_and_can_be_drawn_again():
+    drawn = resamples(1000, 50, seed=3)
+    np.testing.assert_array_equal(drawn, resamples(1000, 50, seed=3))
+    assert (drawn != resamples(1000, 50, seed=4)).any()
+    assert drawn.shape == (50, 1000)
+    # A sample misses a row with probability (1 - 1/n)^n, about 1/e.
+    shares = [len(np.unique(rows)) / 1000 for rows in drawn]
+    assert np.mean(shares) == pytest.approx(1 - 1 / np.e, abs=0.01)
+
+
+def test_no_samples_no_intervals():
+    truth, values = np.array([True, False]), np.array([0.9, 0.2])
+    assert bootstrap_intervals(truth, values, resamples(2, 0)) == {}
+    assert np.isnan(bootstrap_difference(truth, values, values, resamples(2, 0))).all()
+    assert set(bootstrap_intervals(truth, values, resamples(2, 5))) == set(PAN_KEYS)
+
+
+def test_differences_are_paired():
+    """Both are measured on the same samples: of a system with itself nothing is left, though its score varies."""
+    rng = np.random.default_rng(0)
+    truth, values = rng.random(200) < 0.5, rng.random(200)
+    samples = resamples(200, 100)
+    assert bootstrap_difference(truth, values, values, samples) == (0, 0)
+    low, high = bootstrap_difference(truth, values, np.where(truth, 0.9, 0.1), samples)
+    assert 0 < low < high

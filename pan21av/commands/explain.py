@@ -8,7 +8,7 @@ from pathlib import Path
 from ..data.trials import TrialFile
 from ..errors import InputError
 from ..files import write_whole
-from ..verdict import Verdict
+from ..verdict import TEXTS, Verdict
 from ..verifier import Verifier
 from .page import render
 
@@ -18,7 +18,7 @@ def explain(
     second: str,
     output: str | os.PathLike[str],
     *,
-    names: tuple[str, str] = ("first text", "second text"),
+    names: tuple[str, str] = TEXTS,
     models: str | os.PathLike[str] | None = None,
     device: str = "auto",
     threads: int | None = None,

@@ -77,10 +77,10 @@ def _notes(verdict: Verdict) -> str:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """0 for the least, 1 for the most; equal values share their rank."""
+    """Near 0 for the least, 1 for the most; equal values share their rank. Never 0, which is not shaded at 100 %."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     upto = np.cumsum(counts)[inverse]
-    return np.asarray(upto / max(1, len(values)))
+    return np.maximum(upto / max(1, len(values)), 0.01)
 
 
 def _text(name: str, reading: Reading) -> str:

@@ -26,7 +26,7 @@ finally:
         del sys.modules[_name]
 
 UNREADABLE = "\ufffd"  # stands for a text in which nothing counts as a token
-CHARS_PER_PIECE = 1 << 14  # matched at a time
+CHARS_PER_PIECE, MAX_PIECE = 1 << 14, 1 << 16  # matched at a time
 CHARS_PER_TOKEN = 64  # no text needs more; it keeps a "text" of 50 MB from costing a minute
 
 _UNIFIED = str.maketrans(
@@ -78,14 +78,15 @@ def single_spaced(text: str) -> str:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """(start, piece) of a single-spaced text, cut at spaces, which no token holds.
+    """(start, piece) of a single-spaced text, cut at spaces, which no token holds; without any, after MAX_PIECE.
 
     NLTK gives every match five seconds, and a text of some megabytes, or a busy machine, may need more.
     """
     start = 0
     while start < len(text):
-        space = text.find(" ", start + CHARS_PER_PIECE)
-        end = len(text) if space < 0 else space
+        limit = start + MAX_PIECE
+        space = text.find(" ", start + CHARS_PER_PIECE, limit)
+        end = min(limit, len(text)) if space < 0 else space
         yield start, text[start:end]
         start = end
 

@@ -92,6 +92,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         )
     if not isinstance(info, dict) or found != FORMAT:
         raise EnvironmentFault(f"{folder / MANIFEST} has format {found!r}; this version reads format {FORMAT}")
+    for key, kind in (("tokeniser", str), ("model", dict), ("vocabulary", dict), ("members", list)):
+        if not isinstance(info.get(key), kind):
+            raise EnvironmentFault(f"{folder / MANIFEST} is damaged: it lacks {key!r}")
     return info
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -52,3 +55,28 @@ def warn_without_kernel(device: torch.device) -> None:
             "the native kernel was not built, so this is several times slower than it could be: "
             "install a C compiler and reinstall (pip install --force-reinstall --no-deps pan21av)"
         )
+
+
+_lock = threading.Lock()
+_users, _before = 0, 1
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """One thread of torch for each of ours: they would fight over the cores otherwise.
+
+    The setting is the whole process's, so whoever begins first keeps what was there, and who ends last puts it back.
+    """
+    global _users, _before
+    with _lock:
+        if not _users:
+            _before = torch.get_num_threads()
+            torch.set_num_threads(1)
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if not _users:
+                torch.set_num_threads(_before)

@@ -1,13 +1,11 @@
 import json
+import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from sklearn.metrics import roc_auc_score
 
-from pan21av.evaluate import evaluate, read_details, read_truth
-from pan21av.pictures import coverage_curve, reliability_bins, roc_curve
+from pan21av.commands.evaluate import evaluate, read_details, read_trials, write
+from pan21av.errors import InputError
 
 TRUTH = {"a": True, "b": False, "c": True, "d": False}
 
@@ -25,6 +23,10 @@ def write_answers(path, answers):
     return path
 
 
+def pictures(folder):
+    return {p.name for p in folder.glob("*.png")}
+
+
 def test_by_hand(folder):
     answers = write_answers(folder / "answers.jsonl", [("a", 0.9), ("b", 0.2), ("c", 0.5), ("d", 0.6)])
     (result,) = evaluate([answers], folder, pairs=folder, output=folder / "out").results
@@ -34,12 +36,22 @@ def test_by_hand(folder):
     assert result.metrics["F1"] == pytest.approx(2 / 3)
     assert result.metrics["brier"] == pytest.approx(1 - (0.01 + 0.04 + 0.25 + 0.36) / 4)
     assert result.metrics["non_responses"] == 0.25
-    assert set(result.by_kind) >= {"SA_SF", "SA_DF", "DA_SF", "DA_DF", "SA_SF + DA_SF"}
+    # a is SA_SF, b DA_DF, c SA_DF, d DA_SF: one trial each
+    assert {kind: result.by_kind[kind]["brier"] for kind in ("SA_SF", "SA_DF", "DA_SF", "DA_DF")} == pytest.approx(
+        {"SA_SF": 0.99, "SA_DF": 0.75, "DA_SF": 0.64, "DA_DF": 0.96}
+    )
+    assert {kind: result.by_kind[kind]["auc"] for kind in result.by_kind if "+" in kind} == {
+        "SA_DF + DA_SF": 0, "SA_SF + DA_SF": 1, "SA_DF + DA_DF": 1, "SA_SF + DA_DF": 1,
+    }  # fmt: skip
     low, high = result.intervals["overall"]
-    assert low <= result.metrics["overall"] <= high
+    assert low < result.metrics["overall"] < high
     assert not result.problems
     assert json.loads((folder / "out" / "out.json").read_text())["auc"] == 0.75
     assert 'measure {\n key: "auc"\n value: "0.75"\n}' in (folder / "out" / "evaluation.prototext").read_text()
+    assert pictures(folder / "out") == {"reliability.png", "roc.png", "coverage.png", "posteriors.png"}
+    np.save(folder / "details.npy", np.zeros((4, 4, 3), dtype=np.float32))
+    evaluate([answers], folder, output=folder / "full", bootstrap=0)
+    assert pictures(folder / "full") == pictures(folder / "out") | {"agreement.png"}
 
 
 def test_faulty_answers_are_reported_and_survive(folder):
@@ -54,11 +66,17 @@ def test_faulty_answers_are_reported_and_survive(folder):
 
 
 def test_comparison(folder):
+    """By hand: the good one has 1, 1, 1, 1 and 0.99, the bad one 0, 0, 0, 0 and 0.19."""
     good = write_answers(folder / "good.jsonl", [("a", 0.9), ("b", 0.1), ("c", 0.9), ("d", 0.1)])
     bad = write_answers(folder / "bad.jsonl", [("a", 0.1), ("b", 0.9), ("c", 0.1), ("d", 0.9)])
-    (row,) = evaluate([good, bad], folder).comparison
-    assert row["difference"] < -0.5
-    assert row["interval"][0] <= row["difference"] <= row["interval"][1] + 1e-9
+    report = evaluate([good, bad, good], folder, bootstrap=200)
+    one, other = report.comparison
+    assert one["difference"] == pytest.approx((0.19 - 4.99) / 5)
+    assert one["interval"][1] < 0
+    assert (other["difference"], other["interval"]) == (0, (0, 0))
+    write(folder / "out", report.results)
+    written = [json.loads((folder / "out" / f"out{suffix}.json").read_text())["overall"] for suffix in ("", "-2", "-3")]
+    assert written == [0.998, 0.038, 0.998]
 
 
 def test_command(folder, command):
@@ -67,52 +85,81 @@ def test_command(folder, command):
     assert done.returncode == 0, done.stderr.decode()
     assert json.loads(done.stdout)["auc"] == 3.5 / 4  # c and d tie at 0.5
     assert b"2 trials without an answer" in done.stderr
+    table = command("evaluate", "-a", folder, "-t", folder, "-p", folder).stdout.decode().splitlines()
+    assert max(map(len, table)) <= 80
+    cells = dict(zip(table[0].split(maxsplit=7), table[1].split()[1:], strict=True))
+    assert cells == {
+        "AUC": "0.875", "c@1": "0.750", "F0.5u": "0.714", "F1": "1.000", "Brier": "0.870", "overall": "0.842",
+        "ECE": "0.100", "no resp": "0.500",
+    }  # fmt: skip
+    assert [line[:16].strip() for line in table[2:]] == [
+        "95 %", "SA_SF", "SA_DF", "DA_SF", "DA_DF", "SA_DF + DA_SF", "SA_SF + DA_SF", "SA_DF + DA_DF", "SA_SF + DA_DF",
+    ]  # fmt: skip
     (folder / "answers.jsonl").write_text("nonsense")
     done = command("evaluate", "-a", folder, "-t", folder)
     assert done.returncode == 2
     assert b"answers.jsonl:1: not JSON" in done.stderr
 
 
-# ---- pictures ----
+def test_answers_to_other_questions(folder):
+    """All of them unknown: that is another corpus, not a few faults."""
+    answers = write_answers(folder / "answers.jsonl", [("x", 0.9), ("y", 0.9)])
+    with pytest.raises(InputError, match="none of its 2 answers is to a trial of the truth"):
+        evaluate([answers], folder)
 
 
-def test_reliability_bins_by_hand():
-    truth = np.array([True, False, True, True, False, True])
-    values = np.array([0.95, 0.91, 0.5, 0.12, 0.18, 1.0])
-    said, true, counts = reliability_bins(truth, values)
-    np.testing.assert_allclose(said, [0.15, (0.95 + 0.91 + 1) / 3])
-    np.testing.assert_allclose(true, [0.5, 2 / 3])
-    assert counts.tolist() == [2, 3]
+def test_an_output_that_is_a_file(folder):
+    answers = write_answers(folder / "answers.jsonl", [("a", 0.9)])
+    with pytest.raises(InputError, match="is a file; the output goes into a folder"):
+        evaluate([answers], folder, output=answers)
+    assert answers.read_text() == '{"id": "a", "value": 0.9}'
 
 
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from([0.0, 0.1, 0.5, 0.7, 1.0])), min_size=2))
-def test_the_area_under_the_roc_curve_is_the_auc(rows):
-    truth, values = (np.array(column) for column in zip(*rows, strict=True))
-    if truth.all() or not truth.any():
-        return
-    x, y = roc_curve(truth, values)
-    assert np.trapezoid(y, x) == pytest.approx(roc_auc_score(truth, values))
+def test_json_of_several(folder, command):
+    for name, value in (("one", 0.9), ("other", 0.3)):
+        write_answers(folder / f"{name}.jsonl", [("a", value), ("b", 0.1), ("c", 0.8), ("d", 0.2)])
+    done = command("evaluate", "-a", "one.jsonl", "-a", "other.jsonl", "-t", folder, "-p", folder, "--json")
+    one, other = json.loads(done.stdout)
+    assert (one["name"], other["name"]) == ("one.jsonl", "other.jsonl")
+    assert one["brier"] == pytest.approx(1 - (0.01 + 0.01 + 0.04 + 0.04) / 4)
+    assert other["brier"] == pytest.approx(1 - (0.49 + 0.01 + 0.04 + 0.04) / 4)
+    assert one["by_kind"]["SA_SF"]["brier"] == pytest.approx(0.99)
+    low, high = other["intervals"]["brier"]
+    assert low < other["brier"] < high
 
 
-def test_coverage_by_hand():
-    share, accuracy = coverage_curve(np.array([0.9, 0.1, 0.5, 0.3]), np.array([False, True, False, True]))
-    assert share.tolist() == [0.25, 0.5, 0.75, 1.0]
-    np.testing.assert_allclose(accuracy, [1, 1, 2 / 3, 0.5])
+def test_truths_that_cannot_be_used(folder):
+    answers = write_answers(folder / "answers.jsonl", [("a", 0.9)])
+    (folder / "pairs.jsonl").write_text(json.dumps({"id": "a", "fandoms": ["x", "y"]}))
+    with pytest.raises(InputError, match="does not name two fandoms"):
+        evaluate([answers], folder, pairs=folder)
+    (folder / "pan21_truth.jsonl").write_text("\n")
+    with pytest.raises(InputError, match=r"pan21_truth.jsonl holds no trials"):
+        evaluate([answers], folder)
 
 
-def test_pictures_with_and_without_details(folder):
-    answers = folder / "submission"
-    answers.mkdir()
-    order = ["d", "c", "b", "a"]  # predict's order is not the truth's
-    write_answers(answers / "answers.jsonl", [(i, 0.5 if i == "c" else 0.9 if TRUTH[i] else 0.2) for i in order])
-    evaluate([answers], folder, pairs=folder, output=folder / "plain", bootstrap=0)
-    plain = {p.name for p in (folder / "plain").glob("*.png")}
-    assert plain == {"reliability.png", "roc.png", "coverage.png", "posteriors.png"}
-    details = np.arange(4 * 4 * 3, dtype=np.float32).reshape(4, 4, 3) / 48
-    np.save(answers / "details.npy", details)
-    trials = read_truth(folder / "pan21_truth.jsonl")
-    np.testing.assert_array_equal(read_details(answers / "answers.jsonl", trials), details[::-1])
-    evaluate([answers], folder, output=folder / "full", bootstrap=0)
-    assert {p.name for p in (folder / "full").glob("*.png")} == plain | {"agreement.png"}
-    np.save(answers / "details.npy", details[:2])  # of another run
-    assert read_details(answers / "answers.jsonl", trials) is None
+def test_details_follow_the_order_of_the_truth(folder, caplog):
+    answers = write_answers(folder / "answers.jsonl", [("d", 0.2), ("b", 0.3), ("a", 0.4)])
+    trials = read_trials(folder / "pan21_truth.jsonl")
+    assert read_details(answers, trials) is None
+    details = np.arange(3 * 4 * 3, dtype=np.float32).reshape(3, 4, 3)
+    np.save(folder / "details.npy", details)
+    np.testing.assert_array_equal(
+        read_details(answers, trials), [details[2], details[1], np.full((4, 3), np.nan), details[0]]
+    )
+    for foreign in (details[:2], details[0], details[:, :3]):
+        np.save(folder / "details.npy", foreign)
+        assert read_details(answers, trials) is None
+    (folder / "details.npy").write_bytes(b"nonsense")
+    assert read_details(answers, trials) is None
+    assert caplog.text.count("does not belong to") == 4
+
+
+def test_no_pictures_without_matplotlib(folder, monkeypatch, caplog):
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    answers = write_answers(folder / "answers.jsonl", [("a", 0.9)])
+    evaluate([answers], folder, output=folder / "out", bootstrap=0)
+    assert sorted(p.name for p in (folder / "out").iterdir()) == ["evaluation.prototext", "out.json"]
+    assert "no pictures without matplotlib" in caplog.text

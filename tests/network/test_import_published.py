@@ -5,9 +5,10 @@ import pickle
 
 import numpy as np
 import pytest
+from support import SHARED, needs_shared
 
 from pan21av.errors import InputError
-from pan21av.official import import_ensemble, read_pickle
+from pan21av.network.import_published import import_published, read_pickle
 
 
 class Bomb:
@@ -21,7 +22,7 @@ def test_a_bomb_does_not_go_off(tmp_path, monkeypatch, protocol):
     path = tmp_path / "weights.pkl"
     path.write_bytes(pickle.dumps({"hyper_parameters": Bomb(), "theta": {}, "theta_E": {}}, protocol))
     with pytest.raises(InputError, match="neither an array nor a container"):
-        import_ensemble([path], tmp_path / "out")
+        import_published([path], tmp_path / "out")
     assert not (tmp_path / "exploded").exists()
     assert not (tmp_path / "out").exists()
 
@@ -46,6 +47,20 @@ def test_arrays_of_any_protocol(tmp_path, protocol):
 def test_other_files(tmp_path, command, content, message):
     path = tmp_path / "weights.pkl"
     path.write_bytes(content)
-    done = command("import-official", path, "-o", tmp_path / "out")
+    done = command("import-published", path, "-o", tmp_path / "out")
     assert done.returncode == 2
     assert message in done.stderr.decode()
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_even_number_cannot_vote(tmp_path):
+    with pytest.raises(InputError, match="odd number"):
+        import_published([tmp_path / "one.pkl", tmp_path / "two.pkl"], tmp_path / "out")
+
+
+@needs_shared
+def test_members_must_be_alike(tmp_path):
+    golden = [SHARED / "golden" / f"{name}.weights.pkl" for name in ("small", "paper-dims", "small")]
+    with pytest.raises(InputError, match=r"paper-dims.* has other dimensions or another vocabulary than .*small"):
+        import_published(golden, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

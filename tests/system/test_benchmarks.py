@@ -1,60 +1,77 @@
-"""The plain implementation that we measure ourselves against computes the same; memory is that of the whole tree."""
+"""The plain implementation that we measure ourselves against computes the same; what is measured is what is meant."""
 
 import subprocess
 import sys
-from pathlib import Path
 
+import bench
+import memory
 import pytest
 import torch
-from conftest import TINY, random_members, tiny_vocabulary
+from plain import PlainEncoder, plain_vectors
+from support import TINY, random_network, tiny_vocabulary
 
-from pan21av.documents import batch_of_tokens
-from pan21av.text import tokenise_all
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-from memory import measure, proportional_bytes, tree_of
-from plain import PlainEncoder, plain_levs
+from pan21av.data.batch import batch_of
+from pan21av.data.tokeniser import encode_all
+from pan21av.network import kernel, recurrent
 
 
 @pytest.fixture
 def batch():
     texts = ["the cat was here, and that is it. " * n for n in (1, 4, 9, 2)]
-    return batch_of_tokens(tokenise_all(texts), tiny_vocabulary(), TINY)
+    return batch_of(encode_all(texts), tiny_vocabulary(), TINY)
 
 
 def test_same_vectors(batch):
-    members = random_members(3)
-    expected = members.lev(members.encoder(batch).vectors)
-    torch.testing.assert_close(plain_levs(members, [batch], [0, 1, 2]), expected, atol=1e-5, rtol=0)
+    network = random_network(3)
+    expected = network.embed(batch).vectors
+    torch.testing.assert_close(plain_vectors(network, [batch], [0, 1, 2]), expected, atol=1e-5, rtol=0)
 
 
-def test_same_gradients(batch):
-    members = random_members(1).requires_grad_(True)
-    members.encoder(batch).vectors.square().sum().backward()
-    plain = PlainEncoder(members, 0)
+@pytest.mark.parametrize("backend", ["kernel", "reference"])
+def test_same_gradients(batch, backend):
+    if backend == "kernel" and not kernel.available():
+        pytest.skip("the kernel was not built")
+    network = random_network(1).requires_grad_(True)
+    with recurrent.only(backend):
+        network.encoder(batch).vectors.square().sum().backward()
+    plain = PlainEncoder(network, 0)
     plain(batch).square().sum().backward()
-    torch.testing.assert_close(plain.words.grad, members.encoder.words.grad[0], atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(
-        plain.window.matrix.grad, members.encoder.window.att_matrix.grad[0], atol=1e-4, rtol=1e-4
+    torch.testing.assert_close(plain.words.grad, network.encoder.words.grad[0], atol=1e-4, rtol=1e-4)
+    matrix = network.encoder.window.att_matrix.grad[0]
+    torch.testing.assert_close(plain.window.matrix.grad, matrix, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.skipif(not kernel.available(), reason="the kernel was not built")
+def test_variants_do_the_same_work():
+    """Equal positions and checksums: a variant that skipped something would look fast."""
+    base = bench.predict_task("kernel", "compact", pairs=1, cores=1, members=3, characters=2000)
+    kernel_run, torch_run = (bench.measure({**base, "variant": variant}) for variant in ("kernel", "torch"))
+    assert kernel_run["checksum"] == pytest.approx(torch_run["checksum"], rel=1e-4)
+    shared = bench.measure({**base, "variant": "plain", "onednn": True, "processes": 2})
+    assert kernel_run["positions"] == torch_run["positions"] == shared["positions"] > 3 * 2 * 300
+
+    step = {"what": "train", "preset": "compact", "pairs": 2, "characters": 1000, "steps": 1}
+    kernel_run, torch_run, plain_run = (
+        bench.measure({**step, "variant": variant}) for variant in ("kernel", "torch", "plain")
     )
+    assert kernel_run["checksum"] == pytest.approx(torch_run["checksum"], rel=1e-3)
+    assert kernel_run["positions"] == torch_run["positions"] == plain_run["positions"]
 
 
 def test_memory_counts_children():
     """A child of a child that fills 200 MB shows in the tree of its grandparent, and is gone with it."""
-    fill = "import time; b = bytearray(200 << 20); b[::4096] = b'x' * len(b[::4096]); print(flush=True); time.sleep(60)"
+    fill = "import sys; b = bytearray(b'x' * (200 << 20)); print(flush=True); sys.stdin.read()"
     start = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {fill!r}])"
-    with subprocess.Popen([sys.executable, "-c", start], stdout=subprocess.PIPE) as parent:
+    with subprocess.Popen([sys.executable, "-c", start], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         parent.stdout.readline()
-        tree = tree_of(parent.pid)
-        own, total = proportional_bytes(parent.pid), sum(map(proportional_bytes, tree))
-        for pid in reversed(tree):
-            subprocess.run(["kill", "-9", str(pid)], check=True)
+        tree = memory.tree_of(parent.pid)
+        own, total = memory.proportional_bytes(parent.pid), sum(map(memory.proportional_bytes, tree))
     assert len(tree) == 2
     assert own < 100 << 20 < 200 << 20 <= total < 400 << 20
-    assert proportional_bytes(parent.pid) == 0
+    assert memory.proportional_bytes(parent.pid) == 0
 
 
 def test_memory_of_a_run(tiny_ensemble, tmp_path):
-    result = measure(3, str(tiny_ensemble), tmp_path)
+    result = memory.measure(3, str(tiny_ensemble), tmp_path)
     assert result["pairs"] == 3
     assert 50 < result["MiB"] < 4000

@@ -3,25 +3,27 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import SMALL, WORDS, weights, write_random_ensemble
+from support import HANGS, WORDS, small, weights, write_random_ensemble
 
-from pan21av.predict import predict
-from pan21av.train import train
+from pan21av.commands.predict import predict
+from pan21av.errors import InputError
+from pan21av.training.run import train
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'pan21av[ray]'")
 from ray.cluster_utils import Cluster
 
-from pan21av.engines.ray import parse_resources
-from pan21av.errors import InputError
+from pan21av.engines.on_ray import parse_resources
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray]
+pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(scope="module")
@@ -61,22 +63,44 @@ def test_predict_gives_the_same_bytes(cluster, second, trials, tmp_path):
     assert "2 nodes, 4 workers, 0.5 CPU each" in report["device"]
 
 
-def test_predict_survives_the_death_of_a_node(cluster, second, trials, tmp_path):
-    folder, models, expected = trials
-    part = tmp_path / "answers.jsonl.part"
-    killed = []
+@contextmanager
+def killed(cluster, node, moment, unfinished):
+    """Kill `node` as soon as `moment()` holds, while the body runs; what `unfinished()` finds when it is dead must be
+    something, or the kill has interrupted nothing."""
+    over = threading.Event()
+    left = []
 
     def kill():
-        while not (part.exists() and part.stat().st_size):
-            time.sleep(0.01)
-        cluster.remove_node(second, allow_graceful=False)
-        killed.append(True)
+        while not moment():
+            if over.wait(0.01):
+                return
+        cluster.remove_node(node, allow_graceful=False)
+        left.append(unfinished())
 
-    killer = threading.Thread(target=kill)
+    killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    predict(str(folder), tmp_path, models=models, engine="ray", address=cluster.address)
-    killer.join(30)
-    assert killed
+    try:
+        yield
+    finally:
+        over.set()
+        killer.join(HANGS)
+    assert left, "the work was done before the node could be killed"
+    assert left[0], "the node was killed too late"
+
+
+def has_answers(folder):
+    try:
+        return (folder / "answers.jsonl.part").stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def test_predict_survives_the_death_of_a_node(cluster, second, trials, tmp_path):
+    folder, models, expected = trials
+    with killed(
+        cluster, second, lambda: has_answers(tmp_path), unfinished=lambda: not (tmp_path / "answers.jsonl").exists()
+    ):
+        predict(str(folder), tmp_path, models=models, engine="ray", address=cluster.address)
     assert (tmp_path / "answers.jsonl").read_bytes() == expected
 
 
@@ -84,33 +108,29 @@ def test_a_broken_run_on_the_cluster_goes_on_locally(cluster, second, trials, tm
     folder, models, expected = trials
     command = [sys.executable, "-m", "pan21av", "predict", "-i", folder, "-o", tmp_path, "--models", models]
     run = subprocess.Popen([*command, "--engine", "ray", "--address", cluster.address], start_new_session=True)
-    part = tmp_path / "answers.jsonl.part"
-    while not (part.exists() and part.stat().st_size):
-        assert run.poll() is None
+    while not has_answers(tmp_path):
+        assert run.poll() is None, "it was over too soon"
         time.sleep(0.01)
-    os.killpg(run.pid, 9)
-    run.wait()
+    os.killpg(run.pid, signal.SIGKILL)
+    assert run.wait(HANGS) == -signal.SIGKILL
     assert predict(str(folder), tmp_path, models=models)["resumed_after"] >= 32
     assert (tmp_path / "answers.jsonl").read_bytes() == expected
 
 
 def test_training_survives_the_death_of_a_node(cluster, second, small_corpus, tmp_path):
-    """Five members (an ensemble is odd); the second node dies when one of them has begun."""
-    train(small_corpus, tmp_path / "local", members=5, assignments=SMALL, jobs=2)
+    """Five members (an ensemble is odd). When two of them are at work, each node has one: then the second dies."""
+    train(small_corpus, tmp_path / "local", n_members=5, settings=small(), jobs=2)
     work = tmp_path / "work"
 
-    def kill():
-        while not list(work.glob("member-*/history.jsonl")):
-            time.sleep(0.01)
-        cluster.remove_node(second, allow_graceful=False)
+    def at_work():
+        begun = {path.parent for path in work.glob("member-*/history.jsonl") if path.stat().st_size}
+        return begun - {path.parent for path in work.glob("member-*/result.json")}
 
-    killer = threading.Thread(target=kill)
-    killer.start()
-    train(
-        small_corpus, tmp_path / "cluster", members=5, assignments=SMALL, work=work, engine="ray",
-        address=cluster.address,
-    )  # fmt: skip
-    killer.join(30)
+    with killed(cluster, second, lambda: len(at_work()) == 2, unfinished=at_work):
+        train(
+            small_corpus, tmp_path / "cluster", n_members=5, settings=small(), work=work, engine="ray",
+            address=cluster.address,
+        )  # fmt: skip
     assert weights(tmp_path / "cluster") == weights(tmp_path / "local")
 
 
@@ -133,13 +153,13 @@ def test_resources():
 
 
 def test_the_default_is_free_of_ray():
-    code = "import sys, pan21av.predict, pan21av.train, pan21av.cli; sys.exit('ray' in sys.modules)"
+    code = "import sys, pan21av; pan21av.predict, pan21av.train, pan21av.verify; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 MEASURED = """
 import pathlib, re, sys, threading, time
-from pan21av.predict import predict
+from pan21av.commands.predict import predict
 peak = 0
 def watch():  # the process's own memory: the object store is shared, and has a limit of its own
     global peak

@@ -1,26 +1,61 @@
-"""The ensemble in models/default, if it has been trained already."""
+"""The ensemble in models/default: what a user gets who names no other."""
 
+import hashlib
 import json
-from pathlib import Path
 
 import pytest
+from safetensors import safe_open
+from support import ROOT
 
-from pan21av.checkpoint import find_ensemble, load_ensemble
-from pan21av.predict import predict
+from pan21av.commands.predict import predict
+from pan21av.network.checkpoint import find_ensemble, load_ensemble
 
-ROOT = Path(__file__).resolve().parents[1]
-pytestmark = pytest.mark.skipif(not (ROOT / "models" / "default").exists(), reason="no ensemble is shipped")
+FOLDER = ROOT / "models" / "default"
+N_MEMBERS = 21
+BESIDE = {"MODEL_CARD.md", "training.png", "reliability.png", "validation_pairs.json", "validation_scores.npz"}
+PARTS = {"stage1": {"encoder", "metric", "lda"}, "stage2": {"o2d2", "dml", "bfs", "ual", "cohort"}}
 
 
 def read(path):
     return {entry["id"]: entry for entry in map(json.loads, path.read_text("utf-8").splitlines())}
 
 
-def test_it_is_found_and_whole():
-    assert find_ensemble() == ROOT / "models" / "default"
-    ensemble = load_ensemble(find_ensemble())
-    assert ensemble.members.count % 2 == 1
-    assert ensemble.members.config.word_dim == 100
+@pytest.fixture(scope="module")
+def manifest():
+    """As it is written, not as the package reads it."""
+    return json.loads((FOLDER / "ensemble.json").read_text("utf-8"))
+
+
+def test_it_is_found_and_loads(manifest):
+    assert find_ensemble().samefile(FOLDER)
+    network = load_ensemble(find_ensemble()).network
+    assert network.n_members == len(manifest["members"]) == N_MEMBERS
+    assert network.config.to_dict() == manifest["model"]
+
+
+def test_every_file_is_listed_and_what_it_was(manifest):
+    """Nothing is missing, changed, or left over from an earlier training."""
+    listed = {member[stage]["file"]: member[stage]["sha256"] for member in manifest["members"] for stage in PARTS}
+    assert len(listed) == 2 * N_MEMBERS, "members share a file"
+    listed["vocab.json"] = manifest["vocabulary"]["sha256"]
+    assert {path.name for path in FOLDER.iterdir()} == {*listed, "ensemble.json", *BESIDE}
+    hashes = {name: hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() for name in listed}
+    assert hashes == listed
+
+
+def test_members_are_different_trainings(manifest):
+    """The same member twice would pass every other check, and vote twice."""
+    assert len({member["seed"] for member in manifest["members"]}) == N_MEMBERS
+    for stage in PARTS:
+        assert len({member[stage]["sha256"] for member in manifest["members"]}) == N_MEMBERS
+
+
+@pytest.mark.parametrize("stage", PARTS)
+def test_each_stage_keeps_its_own_tensors(manifest, stage):
+    """Stage one can be reused under a new stage two only if neither file holds what is the other's."""
+    for member in manifest["members"]:
+        with safe_open(FOLDER / member[stage]["file"], "pt") as file:
+            assert {name.partition(".")[0] for name in file.keys()} == PARTS[stage]  # noqa: SIM118, not a dict
 
 
 def test_examples(tmp_path):

@@ -7,72 +7,78 @@ import sys
 import sysconfig
 import venv
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
-from conftest import write_random_ensemble
+from support import HANGS, ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
+TEXT = "It was late, and nobody had said a word since supper. "
+
+
+def run(*command, **options):
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=HANGS, **options)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory):
-    """A new venv with nothing but our wheel; the libraries it needs are borrowed from this one."""
+def source(tmp_path_factory):
+    """The clone as git has it: links stay links, and nothing built lies about."""
+    folder = tmp_path_factory.mktemp("source") / "pan21av"
+    ignored = shutil.ignore_patterns(".*", "*.so", "*.egg-info", "build", "dist", "out", "runs", "__pycache__")
+    shutil.copytree(ROOT, folder, symlinks=True, ignore=ignored)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "source"
-    shutil.copytree(
-        ROOT, source, ignore=shutil.ignore_patterns(".*", "*.so", "*.egg-info", "build", "out", "runs", "__pycache__")
-    )
-    if not (source / "models" / "default").exists():
-        write_random_ensemble(source / "models" / "default")
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "-q",
-        "--no-deps",
-        "--no-build-isolation",
-        "-w",
-        str(folder),
-        str(source),
-    ]
-    subprocess.run(build, check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
-    venv.create(folder / "venv", with_pip=True)
-    python = folder / "venv" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", wheel], check=True, capture_output=True)
-    place = subprocess.run(
-        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
-    borrowed = sysconfig.get_path("purelib")
-    (Path(place) / "borrowed.pth").write_text(borrowed + "\n")
-    return folder / "venv" / "bin", place
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, source)
+    (built,) = folder.glob("*.whl")
+    return built
 
 
-@pytest.mark.slow
-def test_wheel_predicts_from_anywhere(environment, tmp_path):
+@pytest.fixture(scope="module")
+def environment(wheel, tmp_path_factory):
+    """A new venv with nothing but our wheel; the libraries it needs are borrowed from this one."""
+    folder = tmp_path_factory.mktemp("venv")
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    run(python, "-m", "pip", "install", "-q", "--no-deps", wheel)
+    place = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip())
+    (place / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin", place
+
+
+@pytest.fixture(scope="module")
+def offline():
+    """What to put before a command to cut it off from the network, where this machine can."""
+    prefix = ["unshare", "-rn"]
+    works = shutil.which("unshare") and subprocess.run([*prefix, "true"], capture_output=True).returncode == 0
+    return prefix if works else []
+
+
+def test_it_holds_the_whole_package_and_nothing_else(source, wheel):
+    """A folder that setuptools misses shows only where the package is installed, not in a clone."""
+    names = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    kernels = {name for name in names if name.startswith("pan21av/network/_kernel")}
+    assert len(kernels) == bool(shutil.which("cc")), "the kernel was not built into the wheel"
+    package = source / "pan21av"
+    assert (package / "models").is_symlink()
+    modules = {str(path.relative_to(source)) for path in package.rglob("*.py")}
+    ensemble = {f"pan21av/models/default/{path.name}" for path in (source / "models" / "default").iterdir()}
+    assert "pan21av/models/default/ensemble.json" in ensemble
+    beside = {"README.md", "py.typed", "commands/page.html", "models/default.toml"}
+    assert names - kernels == modules | ensemble | {f"pan21av/{name}" for name in beside}
+
+
+def test_it_predicts_and_explains_from_anywhere(environment, offline, tmp_path):
     binaries, place = environment
-    offline = (
-        ["unshare", "-rn"] if subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode == 0 else []
-    )
-    text = "It was late, and nobody had said a word since supper. "
-    (tmp_path / "pairs.jsonl").write_text(json.dumps({"id": "a", "pair": [text * 20, text * 30]}))
-    done = subprocess.run(
-        [*offline, binaries / "pan21av", "predict", "-i", "pairs.jsonl", "-o", "out"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    where = run(binaries / "python", "-c", "import pan21av; print(pan21av.__file__)", cwd=tmp_path).stdout
+    assert Path(where).is_relative_to(place), "the clone was used, not the wheel"
+    (tmp_path / "pairs.jsonl").write_text(json.dumps({"id": "a", "pair": [TEXT * 20, TEXT * 30]}))
+    done = run(*offline, binaries / "pan21av", "predict", "-i", "pairs.jsonl", "-o", "out", cwd=tmp_path)
     assert json.loads((tmp_path / "out" / "answers.jsonl").read_text())["id"] == "a"
-    where = subprocess.run(
-        [binaries / "python", "-c", "import pan21av; print(pan21av.__file__)"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
-    assert where.startswith(place), "the clone was used, not the wheel"
-    if shutil.which("cc"):
-        assert list((Path(place) / "pan21av").glob("_kernel*.so")), "the kernel was not built into the wheel"
-        assert "native kernel" in done.stderr
+    assert ("native kernel" in done.stderr) == bool(shutil.which("cc"))
+    run(*offline, binaries / "pan21av", "explain", "-i", "pairs.jsonl", "--id", "a", "-o", "page.html", cwd=tmp_path)
+    assert "nobody" in (tmp_path / "page.html").read_text("utf-8")

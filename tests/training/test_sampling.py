@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pan21av.train.pairs import (
+from pan21av.data.pan import PAIR_KINDS
+from pan21av.training.sampling import (
     CALIBRATION,
-    KINDS,
     SCORES,
     TRAINING,
     Catalogue,
@@ -49,8 +49,21 @@ def test_every_epoch(catalogue, drawing, seed):
             here = sources[:, 0] == source
             assert 2 * same[here].sum() == here.sum(), "a source that gives the answer away"
     if drawing.cap is not None and len(np.unique(catalogue.source)) == 1:  # several sources are balanced afterwards
-        kinds = catalogue.kinds(pairs)
+        kinds = catalogue.count_kinds(pairs)
         assert max(kinds["DA_SF"], kinds["DA_DF"]) < drawing.cap * same.sum() + 1
+
+
+def test_kinds_by_hand():
+    catalogue = Catalogue(*(np.array(column) for column in ([0, 0, 1, 1], [5, 6, 5, 5], [-1] * 4, [0] * 4)))
+    pairs = np.array([[0, 1], [0, 2], [1, 2], [2, 3], [2, 3]])
+    assert catalogue.kinds(pairs).tolist() == ["SA_DF", "DA_SF", "DA_DF", "SA_SF", "SA_SF"]
+    assert catalogue.count_kinds(pairs) == {"SA_SF": 2, "SA_DF": 1, "DA_SF": 1, "DA_DF": 1}
+
+
+@pytest.mark.parametrize(("works", "allowed"), [((-1, -1), True), ((3, -1), True), ((3, 4), True), ((3, 3), False)])
+def test_two_documents_of_one_work_are_no_pair(works, allowed):
+    catalogue = Catalogue(np.zeros(2, int), np.zeros(2, int), np.array(works), np.zeros(2, int))
+    assert catalogue.may_pair(0, 1) is catalogue.may_pair(1, 0) is allowed
 
 
 def rich_catalogue(sources=1):
@@ -63,8 +76,8 @@ def rich_catalogue(sources=1):
 def test_all_kinds_appear_in_their_shares(sources):
     catalogue = rich_catalogue(sources)
     pairs = draw_pairs(catalogue, np.arange(1800), TRAINING, np.random.default_rng(1))
-    kinds = catalogue.kinds(pairs)
-    assert all(kinds[kind] > 20 for kind in KINDS), kinds
+    kinds = catalogue.count_kinds(pairs)
+    assert all(kinds[kind] > 20 for kind in PAIR_KINDS), kinds
     assert kinds["SA_DF"] > kinds["SA_SF"]
 
 
@@ -77,8 +90,8 @@ def test_epochs_differ():
 def test_fixed_pairs_are_balanced_across_topics_and_within():
     catalogue = rich_catalogue()
     pairs = fixed_pairs(catalogue, np.arange(1800), np.random.default_rng(1), 400)
-    kinds = catalogue.kinds(pairs)
-    assert kinds["SA_DF"] + kinds["SA_SF"] == kinds["DA_SF"] + kinds["DA_DF"] <= 200
+    kinds = catalogue.count_kinds(pairs)
+    assert kinds["SA_DF"] + kinds["SA_SF"] == kinds["DA_SF"] + kinds["DA_DF"] == 200
     assert kinds["SA_DF"] > 0.95 * len(pairs) / 2
     assert kinds["DA_SF"] > 0.95 * len(pairs) / 2
 

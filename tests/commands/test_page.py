@@ -1,0 +1,157 @@
+"""What stands on the page. How it looks and behaves, a browser tells: tests/system/test_browser.py."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from support import TINY, prose, write_random_ensemble
+
+from pan21av.commands.page import render
+from pan21av.data.tokeniser import DEFAULT, SPACES
+from pan21av.verdict import CAUTION, Note, Verdict, verdicts
+from pan21av.verifier import Verifier
+
+HOSTILE = """He said "it's <script>alert(1)</script> & 'that' <img src=x onerror=alert(2)> </div>".
+
+A second paragraph, $title ${scale} {texts} %s -- and the end ... """
+DISTANCES = {"edges": [0, 1, 2, 40], "same": [5, 3, 1], "different": [1, 3, 6]}
+
+
+class Page(HTMLParser):
+    """The text of a page without scripts and styles; its tags with their attributes; what scripts and styles hold."""
+
+    def __init__(self, content):
+        super().__init__()
+        self.words, self.tags, self.code, self.hidden = [], [], [], 0
+        self.feed(content)
+        self.text = " ".join("".join(self.words).split())
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.hidden += tag in ("script", "style")
+
+    def handle_endtag(self, tag):
+        self.hidden -= tag in ("script", "style")
+
+    def handle_data(self, data):
+        (self.code if self.hidden else self.words).append(data)
+
+    def all(self, tag):
+        return [attrs for name, attrs in self.tags if name == tag]
+
+    def ranks(self, name):
+        """Of all words, in order."""
+        found = (re.search(rf"--{name}:([\d.]+)", attrs.get("style", "")) for _, attrs in self.tags)
+        return [float(match[1]) for match in found if match]
+
+
+@pytest.fixture(scope="module")
+def verifier(tmp_path_factory):
+    config = replace(TINY, max_windows=100)  # a text of some hundred words
+    folder = write_random_ensemble(tmp_path_factory.mktemp("models") / "tiny", 5, config, distances=DISTANCES)
+    return Verifier.load(folder, device="cpu", threads=1)
+
+
+@pytest.fixture(scope="module")
+def page(verifier):
+    texts = (HOSTILE * 30, prose(1, 1000))
+    return render(verifier, verifier.verify(*texts), texts, ("<b>a</b>.txt", 'b".txt'))
+
+
+@pytest.fixture
+def page_of(verifier):
+    """The page of a verdict, whatever the texts are."""
+    return lambda verdict: Page(render(verifier, verdict, ("one", "two"), ("a", "b")))
+
+
+@pytest.mark.parametrize("tokeniser", [DEFAULT, SPACES])
+def test_texts_are_data(tmp_path, tokeniser):
+    """Whether the marks of mark-up are tokens, or whole tags."""
+    verifier = Verifier.load(write_random_ensemble(tmp_path / "tiny", tokeniser=tokeniser), threads=1)
+    texts = (HOSTILE * 3, prose(1))
+    seen = Page(render(verifier, verifier.verify(*texts), texts, ("<u>a</u>.txt", 'b".txt')))
+    assert len(seen.all("script")) == 1  # our own
+    assert not seen.all("u")
+    assert not seen.all("img")
+    assert "<script>alert(1)</script>" in seen.text.replace(" ", "")
+    assert "$title ${scale} {texts} %s" in seen.text
+    assert seen.text.count("<u>a</u>.txt") == 3  # in the title and above both lists
+    assert 'b".txt' in seen.text
+
+
+def test_it_needs_no_network(page):
+    assert not re.search(r"(?:src|href)\s*=\s*[\"'](?!data:)", page)
+    assert not re.search(r"url\(|@import|fetch\(", page)
+    policy = next(
+        attrs["content"] for attrs in Page(page).all("meta") if "content" in attrs and "default" in attrs["content"]
+    )
+    assert policy.startswith("default-src 'none';")
+
+
+@pytest.mark.parametrize("name", ["w", "v"])
+def test_the_slider_shades_the_share_that_it_shows(page, name):
+    """The style shades words whose rank is above 1 - share; a browser computes with what is written there."""
+    seen = Page(page)
+    tags = {tag for tag, attrs in seen.tags if "--w:" in attrs.get("style", "")}
+    (styled,) = re.findall(r"\.text (\w+) \{[^}]*--w", "".join(seen.code))
+    assert tags == {styled}
+    ranks = np.array(seen.ranks(name))
+    assert len(ranks) == 2 * 903
+    assert (ranks > 1 - 1).all()
+    assert not (ranks > 1 - 0).any()
+    if name == "w":  # words of one window share the rank of their passage: steps there are coarse
+        for share in (0.2, 0.6):
+            assert (ranks > 1 - share).mean() == pytest.approx(share, abs=0.02)
+
+
+def test_members_are_dots(page_of):
+    """Hollow ones abstain; the others stand for what they say, at their place from 20 to 580."""
+    scores = np.zeros((4, 5, 1))
+    scores[2, :, 0] = [0.9, 0.8, 0.2, 0.6, 0.5]
+    scores[3, :, 0] = [0.1, 0.6, 0.1, 0.2, 0.3]
+    (verdict,) = verdicts(scores, np.array([1.0]), [()])
+    seen = page_of(verdict)
+    dots = {(dot["class"], dot["fill"] == "none", float(dot["cx"])) for dot in seen.all("circle")}
+    assert dots == {
+        ("different", False, 20 + 560 * 0.2),
+        ("different", False, 20 + 560 * 0.5),
+        ("same", False, 20 + 560 * 0.6),
+        ("same", True, 20 + 560 * 0.8),
+        ("same", False, 20 + 560 * 0.9),
+    }
+    assert "2 for one author, 2 for two, 1 abstain" in seen.text
+
+
+def test_scores_are_means(page_of):
+    scores = np.array([[0.1, 0.2, 0.3, 0.4, 0.5], [0.9] * 5, [0.25] * 5, [0.125] * 5])
+    seen = page_of(Verdict(0.25, 0, 0, 5, scores, 1.5))
+    assert re.findall(r"p(DML|BFS|UAL|O2D2)(\d\.\d+)", seen.text) == [
+        ("DML", "0.300"), ("BFS", "0.900"), ("UAL", "0.250"), ("O2D2", "0.125"),
+    ]  # fmt: skip
+
+
+def test_distances_by_hand(page_of):
+    """At 1.5, those of the first two bins are closer: 8 of 9, and 4 of 10."""
+    seen = page_of(Verdict(0.25, 0, 0, 5, np.full((4, 5), 0.25), 1.5))
+    assert "89 % of the pairs by one author and 40 % of those by two are closer than this one" in seen.text
+    assert len(seen.all("rect")) == 6
+
+
+def test_caution_and_notes(page_of):
+    notes = (Note("cut", "first text", "only <i>its</i> beginning"), Note("identical", "both texts", "the same"))
+    seen = page_of(Verdict(0.25, 0, 0, 5, np.full((4, 5), 0.25), 1.5, notes))
+    assert CAUTION in seen.text
+    assert "first text: only <i>its</i> beginning" in seen.text
+    assert "both texts: the same" in seen.text
+    assert "The probability that one person wrote both is 0.250; that two did, 0.750." in seen.text
+
+
+def test_nobody_was_asked(page_of):
+    seen = page_of(Verdict.unusable(5, [Note("too short", "first text", "too short: 1 token")]))
+    assert "Cannot tell" in seen.text
+    assert "the texts do not allow a decision" in seen.text
+    assert "first text: too short: 1 token" in seen.text
+    assert "No member was asked." in seen.text
+    assert not seen.all("circle")

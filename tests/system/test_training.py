@@ -1,0 +1,273 @@
+"""Whole training runs: killed and resumed, reused, of every kind of member; and whether anything is learnt."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import generated_corpus
+import numpy as np
+import pytest
+from safetensors.torch import load as parse_safetensors
+from support import HANGS, SMALL_SETTINGS, set_options, small, weights
+
+from pan21av import Verifier
+from pan21av.errors import InputError
+from pan21av.metrics import auc
+from pan21av.training.member import RESULT, STAGE_ONE, STAGE_TWO
+from pan21av.training.prepared import VALIDATE, Prepared
+from pan21av.training.run import train
+from pan21av.training.settings import load_settings
+from pan21av.training.stage1 import CHECKPOINT
+
+
+def history(work, number=1) -> list[dict]:
+    """What a member has logged so far; a line that is being written does not count."""
+    try:
+        data = (work / f"member-{number:02d}" / "history.jsonl").read_bytes()
+    except OSError:
+        return []
+    return [json.loads(line) for line in data.splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def names_in(file) -> set[str]:
+    """The parts of a network that a file has tensors of."""
+    return {name.partition(".")[0] for name in parse_safetensors(file.read_bytes())}
+
+
+# ---- killed ----
+
+# Epochs that leave time for a kill between the first and the last.
+KILLED = ["contrastive.epochs=6", "contrastive.steps=16", "abstention.epochs=120"]
+
+
+def kill_when(happened, arguments, log) -> None:
+    """Start the command, wait for an event, kill it and all its processes; it must have been alive until then."""
+    with log.open("ab") as out:
+        process = subprocess.Popen(arguments, stdout=out, stderr=out, start_new_session=True)
+    deadline = time.monotonic() + HANGS
+    try:
+        while not happened():
+            assert process.poll() is None, "it ended before the event:\n" + log.read_text()
+            assert time.monotonic() < deadline, "the event never came:\n" + log.read_text()
+            time.sleep(0.005)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "it ended by itself before it could be killed"
+
+
+def test_killed_anywhere_it_resumes_bit_for_bit(small_corpus, tmp_path):
+    """In preparation, in stage one and in stage two; then the weights of an unbroken run, and nothing done twice."""
+    out, work, log = tmp_path / "killed", tmp_path / "killed.work", tmp_path / "log"
+    options = ["-o", out, "--preset", "compact", "--members", 1, "--jobs", 1, *set_options(*KILLED)]
+    arguments = [sys.executable, "-m", "pan21av", "train", small_corpus, *options]
+    arguments = [str(argument) for argument in arguments]
+    first, part = work / "member-01", work / "prepared.part"
+
+    kill_when(part.exists, arguments, log)
+    assert part.exists()
+    assert not (work / "prepared").exists()
+
+    kill_when(lambda: len(history(work)) >= 2, arguments, log)
+    assert (first / CHECKPOINT).exists()
+    assert not (first / STAGE_ONE).exists()
+    done, prepared = history(work)[:2], (work / "prepared" / "tokens.i32").stat()
+    assert [record["epoch"] for record in done] == [1, 2]
+
+    kill_when(lambda: any(record["stage"] in ("heads", "o2d2") for record in history(work)), arguments, log)
+    assert (first / STAGE_ONE).exists()
+    assert not (first / RESULT).exists()
+    assert history(work)[:2] == done  # with the seconds that they took before the kill: they were not repeated
+    stage_one = (first / STAGE_ONE).stat()
+    assert not out.exists()
+
+    subprocess.run(arguments, check=True, capture_output=True, timeout=HANGS)
+    assert not (first / CHECKPOINT).exists()
+    for before, file in ((prepared, work / "prepared" / "tokens.i32"), (stage_one, first / STAGE_ONE)):
+        assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns), file
+
+    train(small_corpus, tmp_path / "whole", settings=small(*KILLED), n_members=1, jobs=1)
+    assert len(weights(out)) == 2
+    assert weights(out) == weights(tmp_path / "whole")
+    info, whole = (json.loads((folder / "ensemble.json").read_text()) for folder in (out, tmp_path / "whole"))
+    assert info["validation"] == whole["validation"]
+    assert set(info["validation"]) == {"dml", "bfs", "ual", "o2d2", "ensemble", "ensemble_o2d2"}
+    assert info["training"]["settings"] == small(*KILLED).to_dict()
+    assert (tmp_path / "whole" / "training.png").read_bytes().startswith(b"\x89PNG")
+    assert "ensemble + O2D2" in (out / "MODEL_CARD.md").read_text()
+    # Scores were fitted anew: stage one's file knows nothing of them.
+    assert names_in(out / "member-01.stage1.safetensors") == {"encoder", "metric"}
+    assert names_in(out / "member-01.stage2.safetensors") == {"dml", "bfs", "ual", "o2d2"}
+
+
+# ---- reused ----
+
+
+def test_finished_members_are_kept_and_other_settings_refused(tmp_path):
+    """On a corpus of one topic: nothing can be said of topics then, and nothing breaks by that."""
+    out, work, corpus = tmp_path / "one", tmp_path / "one.work", tmp_path / "documents.jsonl"
+    docs = generated_corpus.documents(60, each=4, topics=8, sentences=10)
+    generated_corpus.write(corpus, [{key: doc[key] for key in ("author", "text")} for doc in docs])
+    train(corpus, out, settings=small(), n_members=1, jobs=1)
+    assert [record["topic_accuracy"] for record in history(work)[:4]] == [None] * 4
+    assert (out / "training.png").read_bytes().startswith(b"\x89PNG")
+    kinds = json.loads((out / "ensemble.json").read_text())["training"]["splits"]["validation"]
+    assert kinds["SA_DF"] == kinds["DA_DF"] == 0 < kinds["SA_SF"]
+    result = work / "member-01" / RESULT
+    stamp = result.stat().st_mtime_ns
+    train(corpus, out, settings=small(), n_members=1, jobs=1)
+    assert result.stat().st_mtime_ns == stamp
+    with pytest.raises(InputError, match="other settings"):
+        train(corpus, out, settings=small("pairs.lr=0.5"), n_members=1, jobs=1)
+    # On another machine only the ensemble is left: its members are taken over, the others trained.
+    before = weights(out)
+    train(corpus, out, settings=small(), n_members=3, jobs=2, work=tmp_path / "elsewhere")
+    adopted = json.loads((tmp_path / "elsewhere" / "member-01" / RESULT).read_text())
+    assert adopted == json.loads(result.read_text())
+    assert not history(tmp_path / "elsewhere", 1)
+    assert history(tmp_path / "elsewhere", 2)
+    assert len(weights(out)) == 6
+    assert before.items() <= weights(out).items()
+    with pytest.raises(InputError, match="odd number"):
+        train(corpus, out, settings=small(), n_members=2)
+
+
+LDA = ["model.lda_dim=4", "model.lda_words=50", "model.lda_chars=12", "pairs.epochs=0"]
+
+
+def test_a_new_stage_two_over_an_old_stage_one(small_corpus, tmp_path):
+    """To the byte what training from the start gives; here with frequencies and a cohort."""
+    common = [*LDA, "heads.epochs=2", "abstention.epochs=2"]
+    changed = [*common, "calibration.cohort=7", "abstention.lr=0.002", "heads.logit_scale=0.9"]
+    figures = train(small_corpus, tmp_path / "a", settings=small(*common), n_members=1, jobs=1)
+    assert figures["dml"]["auc"] > 0.6  # habits show in frequencies at once, after two short epochs
+    stage_one = weights(tmp_path / "a")["member-01.stage1.safetensors"]
+    train(small_corpus, tmp_path / "a", settings=small(*changed), n_members=1, jobs=1, work=tmp_path / "anew")
+    train(small_corpus, tmp_path / "b", settings=small(*changed), n_members=1, jobs=1)
+    stages = [{record["stage"] for record in history(tmp_path / work)} for work in ("anew", "b.work")]
+    assert stages == [{"heads", "o2d2"}, {"contrastive", "heads", "o2d2"}]
+    assert weights(tmp_path / "a") == weights(tmp_path / "b")
+    assert weights(tmp_path / "b")["member-01.stage1.safetensors"] == stage_one
+    assert names_in(tmp_path / "b" / "member-01.stage1.safetensors") == {"encoder", "metric", "lda"}
+    assert names_in(tmp_path / "b" / "member-01.stage2.safetensors") == {"dml", "bfs", "ual", "o2d2", "cohort"}
+    one, other = (json.loads((tmp_path / name / "ensemble.json").read_text())["validation"] for name in "ab")
+    assert one == other
+    assert "cut to 2,000 characters" in (tmp_path / "b" / "MODEL_CARD.md").read_text()
+    assert (tmp_path / "b" / "reliability.png").read_bytes().startswith(b"\x89PNG")
+    # What stage two said of the validation pairs is what a verifier says of the texts.
+    compare_with_verifier(tmp_path / "b", small_corpus)
+
+
+def compare_with_verifier(folder, corpus) -> None:
+    """The scores of the validation pairs that training left, against those of the ensemble that is loaded and reads
+    the texts: rounded weights, a cohort in half precision and all."""
+    texts = [json.loads(line)["text"] for line in corpus.read_text().splitlines()]
+    pairs = json.loads((folder / "validation_pairs.json").read_text())["pairs"]
+    stored = np.load(folder / "validation_scores.npz")
+    verifier = Verifier.load(folder)
+    assert verifier.config.cohort == len(np.unique(verifier.network.cohort.levs[0], axis=0)) == 7
+    embedding = verifier.embed([texts[pair[side]] for side in (0, 1) for pair in pairs])
+    pair = embedding.pair(slice(0, len(pairs)), slice(len(pairs), None))
+    scores = verifier.network.score(pair)
+    for name in ("dml", "bfs", "ual", "o2d2"):
+        np.testing.assert_allclose(getattr(scores, name), stored[name], atol=1e-4, err_msg=name)
+    np.testing.assert_allclose(pair.distance, stored["distance"], rtol=1e-3)
+
+
+# ---- the paper's ----
+
+
+def marked_documents(authors: int, each: int) -> list[dict[str, str]]:
+    """Every author has two of eight words in all texts, between words that are everybody's."""
+    rng = random.Random(0)
+    common = [first + rest for first in "bdfgklmn" for rest in ("ara", "ire", "ono")]
+    marks = ["indeed", "oh", "quite", "never", "well", "surely", "--", "!"]
+    docs = []
+    for number in range(authors):
+        own = rng.sample(marks, 2)
+        for _ in range(each):
+            words = [rng.choice(own) if rng.random() < 0.4 else rng.choice(common) for _ in range(80)]
+            docs.append({"author": f"a{number}", "topic": f"t{rng.randrange(6)}", "text": " ".join(words)})
+    return docs
+
+
+def test_the_papers_recipe(tmp_path):
+    """Pairs only, no contrast, the scores of stage one, O2D2 on all calibration authors: it learns what it should."""
+    generated_corpus.write(tmp_path / "documents.jsonl", marked_documents(120, 4))
+    (tmp_path / "notes.md").write_text("Made for a test.")
+    sizes = [a for a in SMALL_SETTINGS if a.startswith(("model.", "data.", "pairs.", "abstention."))]
+    rates = ["pairs.lr=6e-3", "pairs.lr_end=2e-3", "pairs.lr_fall_epochs=12"]
+    settings = load_settings("paper", None, [*sizes, *rates, "pairs.epochs=12", "pairs.batch=8"])
+    out = tmp_path / "paper"
+    figures = train(
+        tmp_path / "documents.jsonl", out, settings=settings, n_members=1, jobs=1, notes=tmp_path / "notes.md"
+    )  # fmt: skip
+    records = history(tmp_path / "paper.work")
+    assert [record["stage"] for record in records] == ["pairs"] * 12 + ["o2d2"] * 3
+    for name in ("dml_loss", "bfs_loss", "ual_loss"):
+        assert np.mean([record[name] for record in records[9:12]]) < 0.85 * records[0][name], name
+    assert figures["dml"]["auc"] > 0.65
+    assert figures["ual"]["auc"] > 0.65
+    assert names_in(out / "member-01.stage1.safetensors") == {"encoder", "metric", "dml", "bfs", "ual"}
+    assert names_in(out / "member-01.stage2.safetensors") == {"o2d2"}
+    assert "Made for a test." in (out / "MODEL_CARD.md").read_text()
+    assert not (tmp_path / "paper.work" / "member-01" / CHECKPOINT).exists()
+    assert (tmp_path / "paper.work" / "member-01" / STAGE_TWO).exists()
+
+
+# ---- does it learn? ----
+
+QUICK = [
+    "data.train_share=0.5", "data.words=1000", "contrastive.epochs=8", "contrastive.steps=14", "contrastive.authors=48",
+    "contrastive.max_windows=12", "contrastive.min_windows=4", "heads.epochs=5", "calibration.views=2",
+    "calibration.draws=16", "abstention.epochs=20", "abstention.lr=3e-3", "abstention.lr_end=1e-3",
+    "abstention.batch=30",
+]  # fmt: skip
+
+
+def write_corpus(folder, **options):
+    path = folder / "documents.jsonl"
+    docs = generated_corpus.documents(400, each=8, topics=24, sentences=30, strength=0.52, **options)
+    generated_corpus.write(path, docs)
+    return path
+
+
+def test_habits_of_unseen_authors_on_unseen_topics_are_learnt(tmp_path):
+    settings = load_settings("compact", None, QUICK)
+    figures = train(write_corpus(tmp_path), tmp_path / "out", n_members=3, jobs=2, settings=settings)
+    assert figures["ensemble_o2d2"]["auc"] >= 0.90
+    assert figures["o2d2"]["c@1"] > figures["ual"]["c@1"]
+    for member in (1, 2, 3):
+        probes = [record["topic_accuracy"] for record in history(tmp_path / "out.work", member) if "dml_loss" in record]
+        assert abs(probes[-1] - 0.5) <= 0.10
+
+
+def test_nothing_leaks_when_the_labels_are_shuffled(tmp_path):
+    changes = ["contrastive.epochs=4", "abstention.epochs=1", "heads.epochs=2", "data.split=authors"]
+    settings = load_settings("compact", None, [*QUICK, *changes, "data.train_share=0.2"])
+    corpus = write_corpus(tmp_path, shuffled=True)
+    train(corpus, tmp_path / "out", n_members=1, settings=settings)
+    docs = [json.loads(line) for line in corpus.read_text().splitlines()]
+    split = Prepared.load(tmp_path / "out.work" / "prepared", settings.model).split
+    assert len(split) == len(docs)
+    # Pairs across topics only: same-topic texts are alike whoever wrote them.
+    rng = np.random.default_rng(0)
+    same, different = [], []
+    numbers = np.flatnonzero(split == VALIDATE)
+    for i in numbers:
+        for j in rng.choice(numbers, 40):
+            if docs[i]["topic"] != docs[j]["topic"] and docs[i]["author"] != docs[j]["author"] and len(different) < 600:
+                different.append((docs[i]["text"], docs[j]["text"]))
+                break
+        partners = [j for j in numbers if i < j < i + 8 and docs[i]["author"] == docs[j]["author"]]
+        same += [(docs[i]["text"], docs[j]["text"]) for j in partners[:2] if docs[i]["topic"] != docs[j]["topic"]]
+    same = same[:600]
+    verdicts = list(Verifier.load(tmp_path / "out").predict(same + different))
+    truth = np.arange(len(verdicts)) < len(same)
+    assert min(len(same), len(different)) >= 500
+    for name in ("ual", "bfs", "dml"):
+        assert 0.45 <= auc(truth, np.array([verdict.score(name)[0] for verdict in verdicts])) <= 0.55, name

@@ -1,0 +1,376 @@
+"""The Python interface: whatever way one asks, the answer is the same."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support import TINY_FULL, prose, write_random_ensemble
+
+from pan21av.data.trials import Trial
+from pan21av.errors import InputError
+from pan21av.network import kernel, recurrent
+from pan21av.network.network import Network
+from pan21av.runtime.parallel import worker_pool
+from pan21av.verdict import Verdict
+from pan21av.verifier import Verifier
+from pan21av.vote import SCORES
+
+needs_kernel = pytest.mark.skipif(not kernel.available(), reason="the native kernel was not built")
+
+
+@pytest.fixture(scope="module")
+def verifier(tiny_ensemble):
+    return Verifier.load(tiny_ensemble, device="cpu", threads=2)
+
+
+@pytest.fixture(scope="module")
+def full_verifier(tmp_path_factory):
+    """With frequencies and a cohort."""
+    folder = write_random_ensemble(tmp_path_factory.mktemp("models") / "full", config=TINY_FULL)
+    return Verifier.load(folder, device="cpu", threads=2)
+
+
+def fresh(verifier):
+    """One that has read nothing yet."""
+    return Verifier(verifier.ensemble, verifier.device, verifier.threads)
+
+
+def probabilities(verdicts):
+    return [verdict.probability for verdict in verdicts]
+
+
+@pytest.fixture
+def embedded(monkeypatch):
+    """How many documents every call of the network embeds."""
+    seen, embed = [], Network.embed
+    monkeypatch.setattr(Network, "embed", lambda self, batch: seen.append(len(batch.tokens)) or embed(self, batch))
+    return seen
+
+
+# ---- the answer depends on the two texts alone -------------------------------------------------------
+
+
+def test_order_batch_and_neighbours_do_not_matter(verifier):
+    pairs = [(prose(n, 5 + 13 * n), prose(99 - n, 400 - 9 * n)) for n in range(40)]
+    expected = probabilities(verifier.predict(pairs))
+    assert len(set(expected)) > 10
+    trials = [Trial(str(n), pair) for n, pair in enumerate(pairs)][::-1]
+    for size in (1, 7, 100):
+        found = list(fresh(verifier).answer(trials, pairs_per_chunk=size))
+        assert [trial for trial, _ in found] == trials
+        np.testing.assert_allclose(probabilities(v for _, v in found)[::-1], expected, atol=1e-6, rtol=0)
+
+
+@needs_kernel
+@pytest.mark.parametrize("which", ["verifier", "full_verifier"])
+def test_embeddings_are_the_same_to_the_last_bit_in_any_company(which, request):
+    """What resuming relies on: a document read again in another batch has the same embedding."""
+    verifier = request.getfixturevalue(which)
+    together = verifier.embed([prose(n, 1 + 7 * n) for n in range(60)])
+    for rows in ([0], [7, 8], [30, 31, 32], list(range(5, 50)), list(range(59, -1, -1))):
+        part = verifier.embed([prose(n, 1 + 7 * n) for n in rows])
+        assert torch.equal(part.vectors, together[rows].vectors)
+        assert torch.equal(part.tokens, together[rows].tokens)
+        if which == "full_verifier":
+            assert torch.equal(part.cohort_distance, together[rows].cohort_distance)
+
+
+@needs_kernel
+@pytest.mark.parametrize("which", ["verifier", "full_verifier"])
+def test_kernel_and_torch_agree(which, request):
+    verifier = request.getfixturevalue(which)
+    pairs = [(prose(n, 1 + 40 * n), prose(99 - n, 300)) for n in range(12)]
+    with recurrent.only("kernel"):
+        fast = list(fresh(verifier).predict(pairs))
+    with recurrent.only("reference"):
+        slow = list(fresh(verifier).predict(pairs))
+    for one, other in zip(fast, slow, strict=True):
+        np.testing.assert_allclose(one.scores, other.scores, atol=1e-5, rtol=0)
+
+
+def count_by_hand(verdict):
+    """(probability, abstained, same, different) of the members' scores."""
+    scores = dict(zip(SCORES, verdict.scores, strict=True))
+    confident = [p for p, doubt in zip(scores["ual"], scores["o2d2"], strict=True) if doubt < 0.5]
+    members = len(scores["ual"])
+    same = sum(p > 0.5 for p in confident)
+    probability = sum(confident) / len(confident) if 2 * len(confident) > members else 0.5
+    return pytest.approx(probability), members - len(confident), same, len(confident) - same
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(min_size=1), st.text(min_size=1), st.integers(1, 40))
+def test_any_unicode_either_way_round(verifier, first, second, repeat):
+    first *= repeat
+    one, other = verifier.verify(first, second), verifier.verify(second, first)
+    assert (one.probability, one.distance) == (other.probability, other.distance)
+    if first.strip() and second.strip():
+        np.testing.assert_array_equal(one.scores, other.scores)
+        assert (one.probability, one.abstained, one.same, one.different) == count_by_hand(one)
+    else:
+        assert one == Verdict.unusable(3)
+
+
+# ---- many pairs --------------------------------------------------------------------------------------
+
+
+def test_repeated_documents_are_embedded_once(verifier, embedded):
+    texts = [prose(1000 + n) for n in range(9)]
+    pairs = [(a, b) for a in texts for b in texts]
+    asked = fresh(verifier)
+    trials = [Trial(f"{n}", pair) for n, pair in enumerate(pairs)]
+    assert len(list(asked.answer(trials, pairs_per_chunk=10))) == 81
+    assert sum(embedded) == 9 * 3  # by each of three members
+    asked.verify(texts[3], texts[5])
+    assert sum(embedded) == 9 * 3  # they are remembered
+
+
+def test_old_documents_are_forgotten_and_read_again(verifier, embedded, monkeypatch):
+    """Memory is bounded; it may not cost an answer, not even within a chunk."""
+    monkeypatch.setattr("pan21av.verifier.MAX_CACHED", 3)
+    pairs = [(prose(n), prose(n + 1)) for n in range(10)]
+    asked = fresh(verifier)
+    expected = probabilities(verifier.verify(*pair) for pair in pairs)
+    embedded.clear()
+    np.testing.assert_allclose(probabilities(asked.predict(pairs)), expected, atol=1e-6, rtol=0)
+    assert sum(embedded) == 11 * 3
+    asked.verify(prose(0), prose(1))
+    assert sum(embedded) == 13 * 3
+
+
+def test_no_more_is_read_than_is_needed(verifier):
+    """Input may be endless, or slow to come."""
+    read = []
+
+    def trials():
+        for n in range(100):
+            read.append(n)
+            yield Trial(str(n), (prose(n, 5), prose(n + 1, 5)))
+
+    answers = verifier.answer(trials(), pairs_per_chunk=2)
+    next(answers)
+    assert len(read) <= 2 * 3
+    answers.close()
+
+
+def test_trials_keep_their_ids(verifier):
+    trials = [Trial("x", (prose(1), prose(2))), Trial("", None), Trial("\ud800", (prose(2), prose(3)))]
+    found = list(verifier.answer(iter(trials)))
+    assert [trial for trial, _ in found] == trials
+    assert found[1][1] == Verdict.unusable(3)
+    np.testing.assert_allclose(
+        probabilities([found[0][1], found[2][1]]),
+        [verifier.verify(prose(1), prose(2)).probability, verifier.verify(prose(2), prose(3)).probability],
+        atol=1e-6, rtol=0,
+    )  # fmt: skip
+
+
+def test_worker_processes_change_nothing(verifier):
+    trials = [Trial(str(n), None if n % 7 == 3 else (prose(n), prose(n + 9))) for n in range(30)]
+    expected = list(fresh(verifier).answer(trials, pairs_per_chunk=8))
+    with worker_pool(1) as pool:
+        assert list(fresh(verifier).answer(trials, pool=pool, pairs_per_chunk=8)) == expected
+
+
+def test_nothing_asked_nothing_answered(verifier):
+    assert list(verifier.predict([])) == []
+    assert list(verifier.predict([None] * 40)) == [Verdict.unusable(3)] * 40
+
+
+# ---- iterators that are not read to their end --------------------------------------------------------
+
+
+def test_an_iterator_may_be_left(verifier):
+    """What it had begun to read is not taken for read."""
+    asked = fresh(verifier)
+    pairs = [(prose(n), prose(n + 500)) for n in range(100)]  # several chunks
+    for verdict in asked.predict(pairs):
+        first = verdict
+        break
+    for n in (0, 40, 99):
+        expected = fresh(verifier).verify(*pairs[n]).probability
+        assert asked.verify(*pairs[n]).probability == pytest.approx(expected, abs=1e-6)
+    assert first.probability == pytest.approx(asked.verify(*pairs[0]).probability, abs=1e-6)
+
+
+def test_interleaved_iterators(verifier):
+    """They share texts, which either may be the first to read."""
+    asked = fresh(verifier)
+    one = [(prose(n), prose(n + 1)) for n in range(80)]
+    other = [(prose(n + 1), prose(n)) for n in range(80)][::-1]
+    expected = [probabilities(fresh(verifier).predict(pairs)) for pairs in (one, other)]
+    found = zip(*zip(asked.predict(one), asked.predict(other), strict=True), strict=True)
+    for mine, verdicts in zip(expected, found, strict=True):
+        np.testing.assert_allclose(probabilities(verdicts), mine, atol=1e-6, rtol=0)
+
+
+@pytest.fixture
+def three_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_torch_has_its_threads_back(verifier):
+    pairs = [(prose(n), prose(n + 1)) for n in range(3)]
+    verifier.verify(*pairs[0])
+    assert torch.get_num_threads() == 3
+    verifier.embed([prose(1)])
+    assert torch.get_num_threads() == 3
+    left = verifier.predict(pairs)
+    next(left)
+    left.close()
+    assert torch.get_num_threads() == 3
+    with pytest.raises(InputError, match="pair 1 is not two strings"):
+        list(verifier.predict([pairs[0], (prose(1), 3)]))
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_torch_has_its_threads_back_after_interleaved_iterators(verifier):
+    one, other = (verifier.predict([(prose(n), prose(n + 1)) for n in range(3)]) for _ in range(2))
+    next(one), next(other)
+    one.close()
+    other.close()
+    assert torch.get_num_threads() == 3
+
+
+# ---- embed once, compare often -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["verifier", "full_verifier"])
+def test_embed_and_compare_are_verify(which, request):
+    verifier = request.getfixturevalue(which)
+    firsts, seconds = [prose(n, 20 + n) for n in range(70)], [prose(n + 100, 90 - n) for n in range(70)]
+    one, other = verifier.embed(firsts), verifier.embed(seconds)
+    assert len(one) == 70  # more than are embedded at a time
+    for n in (0, 31, 69):
+        (found,) = verifier.compare(one[[n]], other[[n]])
+        assert found.probability == verifier.verify(firsts[n], seconds[n]).probability
+        np.testing.assert_array_equal(found.scores, verifier.verify(firsts[n], seconds[n]).scores)
+    together = probabilities(verifier.compare(one, other))
+    assert len(set(together)) > 10
+    np.testing.assert_allclose(together, probabilities(verifier.predict(zip(firsts, seconds))), atol=1e-6, rtol=0)
+
+
+def test_one_against_many(verifier):
+    single, texts = prose(1), [prose(n) for n in range(2, 12)]
+    one, many = verifier.embed([single]), verifier.embed(texts)
+    expected = [verifier.verify(single, other) for other in texts]
+    for found in (verifier.compare(one, many), verifier.compare(many, one)):
+        np.testing.assert_allclose(probabilities(found), probabilities(expected), atol=1e-6, rtol=0)
+        np.testing.assert_allclose([v.distance for v in found], [v.distance for v in expected], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("first", "second"), [(2, 3), (3, 2)])
+def test_wrong_numbers_of_rows(verifier, first, second):
+    embedding = verifier.embed([prose(n) for n in range(3)])
+    with pytest.raises(ValueError, match=f"{first} documents cannot be compared with {second}"):
+        verifier.compare(embedding[:first], embedding[:second])
+
+
+def test_a_text_and_itself(verifier):
+    """No distance, and every member's DML is certain: exp(0)."""
+    (verdict,) = verifier.compare(verifier.embed([prose(1)]), verifier.embed([prose(1)]))
+    assert verdict.distance == 0
+    np.testing.assert_allclose(verdict.score("dml"), 1, atol=1e-3)
+
+
+# ---- what cannot be judged ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    """The same members, for texts of 20 tokens and more."""
+    limits = {"min_tokens": 20, "min_words": 0, "min_common": 0, "max_unknown": 1, "max_foreign": 1}
+    folder = write_random_ensemble(tmp_path_factory.mktemp("models") / "guarded", limits=limits)
+    return Verifier.load(folder, device="cpu", threads=2)
+
+
+def test_texts_that_are_turned_away(verifier, guarded, embedded):
+    """They are told why, cost nothing, and change nothing for the others."""
+    long, other, short = prose(1), prose(2), prose(3, 10)
+    found = list(guarded.predict([(long, other), (long, short), (short, short), (other, long), None]))
+    assert sum(embedded) == 2 * 3
+    assert [verdict.probability == 0.5 and verdict.scores is None for verdict in found] == [
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
+    assert [[(note.kind, note.where) for note in verdict.notes] for verdict in found] == [
+        [],
+        [("too short", "second text")],
+        [("identical", "both texts"), ("too short", "first text"), ("too short", "second text")],
+        [],
+        [],
+    ]
+    assert "11 tokens, of at least 20" in found[1].notes[0].words
+    assert found[0].probability == pytest.approx(verifier.verify(long, other).probability, abs=1e-6)
+    # Known by now, and turned away all the same.
+    assert guarded.verify(short, long).notes[0].kind == "too short"
+    assert sum(embedded) == 2 * 3
+
+
+def test_short_texts_are_not_compared_either(guarded):
+    texts = guarded.embed([prose(1), prose(3, 10), prose(2)])
+    first, second, third = guarded.compare(texts[[0]], texts)
+    assert first.scores is not None
+    assert (second.probability, second.scores, second.notes[0].kind) == (0.5, None, "too short")
+    assert third.probability == pytest.approx(guarded.verify(prose(1), prose(2)).probability, abs=1e-6)
+    assert guarded.compare(texts[[1]], texts[[0]])[0].scores is None
+
+
+def test_texts_that_are_not_two(verifier):
+    one, two = prose(1, 40), prose(2, 40)
+    for first, second, expected in [
+        (one, two, []),
+        (one, "\n" + one.replace(" ", "  "), [("identical", "both texts")]),
+        (one, f"{two} {one} {two}", [("contained", "first text")]),
+        (f"{two} {one}", two, [("contained", "second text")]),
+    ]:
+        verdict = verifier.verify(first, second)
+        assert [(note.kind, note.where) for note in verdict.notes] == expected
+        assert verdict.scores is not None
+
+
+def test_nothing_embedded_nothing_compared(verifier, full_verifier):
+    for asked in (verifier, full_verifier):
+        none = asked.embed([])
+        assert len(none) == 0
+        assert asked.compare(none, none) == []
+        assert asked.compare(none, asked.embed([prose(1)])) == []
+
+
+# ---- loading -----------------------------------------------------------------------------------------
+
+
+def test_even_ensembles_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="odd number"):
+        write_random_ensemble(tmp_path / "two", count=2)
+
+
+def test_one_member_alone_is_an_ensemble(tmp_path):
+    verifier = Verifier.load(write_random_ensemble(tmp_path / "one", count=1), threads=1)
+    verdict = verifier.verify(prose(1), prose(2))
+    assert verdict.abstained + verdict.same + verdict.different == verdict.scores.shape[1] == 1
+    assert (verdict.probability, verdict.abstained, verdict.same, verdict.different) == count_by_hand(verdict)
+
+
+def test_members_are_those_of_the_ensemble(tmp_path, verifier):
+    """One of three answers alone as it does among the others."""
+    alone = replace(verifier.ensemble, network=verifier.network.member(1))
+    expected = verifier.verify(prose(1), prose(2)).scores[:, 1:2]
+    found = Verifier(alone, verifier.device, 1).verify(prose(1), prose(2)).scores
+    np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)
+
+
+def test_what_it_computes_on(verifier):
+    assert verifier.description.startswith("cpu, ")
+    assert verifier.description.endswith(", 2 threads")

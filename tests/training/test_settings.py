@@ -1,0 +1,150 @@
+"""Settings in sections: from presets, TOML files and the command line, checked as they come."""
+
+from dataclasses import replace
+
+import pytest
+
+from pan21av.config import ModelConfig
+from pan21av.errors import InputError
+from pan21av.network.layers import Dropout
+from pan21av.training.settings import (
+    PRESETS,
+    SHIPPED,
+    CalibrationSettings,
+    DataSettings,
+    HeadSettings,
+    Settings,
+    load_settings,
+)
+
+
+def test_a_preset_then_a_file_then_assignments(tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text("[pairs]\nlr = 0.001\nepochs = 9\n[model]\nlev_dim = 20\n[data]\nsplit = 'authors'\n")
+    settings = load_settings("paper", path, ["pairs.epochs=3", "data.split=topics", "pairs.clip=2"])
+    assert (settings.pairs.lr, settings.pairs.epochs, settings.pairs.clip) == (0.001, 3, 2.0)
+    assert type(settings.pairs.clip) is float  # where the file or the command has an integer
+    assert (settings.model.lev_dim, settings.data.split) == (20, "topics")
+    untouched = replace(settings, pairs=PRESETS["paper"].pairs, model=ModelConfig(), data=DataSettings())
+    assert untouched == PRESETS["paper"]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_round_trip(preset):
+    settings = PRESETS[preset].updated({"dropout": {"words": 0.25}, "model": {"variant": "published"}})
+    values = settings.to_dict()
+    assert Settings.from_dict(values) == settings
+    assert list(values) == [
+        "model", "data", "dropout", "contrastive", "pairs", "calibration", "heads", "abstention",
+    ]  # fmt: skip
+    assert values["dropout"]["words"] == 0.25
+
+
+def test_presets():
+    paper, compact = load_settings("paper"), load_settings("compact")
+    assert paper == Settings()
+    assert (paper.model.word_dim, compact.model.word_dim) == (300, 100)
+    # The paper trains on pairs and keeps the scores of stage one; the compact one contrasts and fits them anew.
+    assert (paper.contrastive.epochs, paper.pairs.epochs, paper.heads.epochs) == (0, 35, 0)
+    assert compact.contrastive.epochs > 0 == compact.pairs.epochs
+    assert compact.heads.epochs > 0
+    assert (paper.stage_one_epochs, compact.stage_one_epochs) == (35, compact.contrastive.epochs)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("pairs.leaning_rate=1", r"unknown setting 'pairs\.leaning_rate'; known: epochs, batch, lr"),
+        ("warmup.epochs=1", r"unknown section 'warmup'; known: model, data, dropout"),
+        ("STAGE_ONE.x=1", "unknown section 'STAGE_ONE'"),
+        ("epochs=3", r"--set takes section\.name=value, as in heads\.lr=1e-3, not 'epochs=3'"),
+        ("pairs.epochs", r"--set takes section\.name=value"),
+        ("pairs.epochs=many", r"pairs\.epochs must be int, not 'many'"),
+        ("pairs.epochs=1.5", r"pairs\.epochs must be int, not 1\.5"),
+        ("pairs.lr=fast", r"pairs\.lr must be float, not 'fast'"),
+        ("pairs.lr=true", r"pairs\.lr must be float, not True"),
+        ("data.lowercase=1", r"data\.lowercase must be bool"),
+        ("data.split=works", "data.split must be topics or authors, not 'works'"),
+        ("data.split=3", r"data\.split must be str, not 3"),
+        ("data.words=0", r"data\.words must be at least 1"),
+        ("heads.batch=-5", r"heads\.batch must be at least 1"),
+        ("model.lev_dim=0", r"model\.lev_dim must be a number from 1 to 4096, not 0"),
+        ("model.variant=other", "unknown model variant 'other'"),
+        ("model.cohort=5", r"model\.cohort follows from the corpus; set calibration\.cohort"),
+        ("contrastive.max_windows=2", r"contrastive\.min_windows must not exceed contrastive\.max_windows"),
+        ("pairs.min_windows=400", r"pairs\.min_windows must not exceed pairs\.max_windows"),
+    ],
+)
+def test_settings_that_are_refused(assignment, message):
+    with pytest.raises(InputError, match=message):
+        load_settings("compact", None, [assignment])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("epochs = 3", "unknown section 'epochs'"),  # before any section
+        ("heads = 3", "unknown section 'heads'"),  # not a table
+        ("[heads]\nlearning = 1", r"unknown setting 'heads\.learning'"),
+        ("[heads", "settings.toml: Expected"),
+    ],
+)
+def test_files_that_are_refused_are_named(tmp_path, content, message):
+    path = tmp_path / "settings.toml"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message) as caught:
+        load_settings("compact", path)
+    assert str(path) in str(caught.value)
+
+
+def test_one_assignment_may_need_another():
+    """They are applied together: neither order of the two would be valid on its own."""
+    for assignments in (
+        ["contrastive.min_windows=40", "contrastive.max_windows=50"],
+        ["calibration.cohort=5", "heads.epochs=2"],
+    ):
+        assert load_settings("compact", None, assignments) == load_settings("compact", None, assignments[::-1])
+
+
+def test_a_cohort_needs_scores_that_begin_anew():
+    with pytest.raises(ValueError, match=r"calibration\.cohort needs heads\.epochs"):
+        Settings(calibration=CalibrationSettings(cohort=5))
+    assert Settings(calibration=CalibrationSettings(cohort=5), heads=HeadSettings(epochs=1)).calibration.cohort == 5
+
+
+@pytest.mark.parametrize(
+    ("assignment", "equal"),
+    [
+        ("calibration.cohort=7", True),
+        ("heads.lr=0.5", True),
+        ("abstention.epochs=1", True),
+        ("model.lev_dim=30", False),
+        ("data.words=100", False),
+        ("dropout.lstm=0.5", False),
+        ("contrastive.lr=0.5", False),
+        ("pairs.epochs=1", False),
+    ],
+)
+def test_what_stage_one_depends_on(assignment, equal):
+    """Every section is on one side or the other."""
+    one, other = PRESETS["compact"], load_settings("compact", None, [assignment])
+    assert one != other
+    assert (one.stage_one == other.stage_one) is equal
+
+
+def test_updating_leaves_the_preset_as_it_was():
+    before = PRESETS["compact"].to_dict()
+    PRESETS["compact"].updated({"dropout": {"cnn": 0.4}})
+    assert PRESETS["compact"].to_dict() == before
+    assert PRESETS["compact"].dropout == Dropout(words=0.1)
+
+
+def test_the_shipped_recipe_is_a_file_like_any_other(tmp_path):
+    """It lies over "compact"; a file of one's own takes its place, assignments go over it."""
+    shipped = load_settings()
+    assert shipped == load_settings("default") == load_settings("compact", SHIPPED)
+    assert shipped != PRESETS["compact"]
+    own = tmp_path / "own.toml"
+    own.write_text("[heads]\nepochs = 7\n")
+    assert load_settings("default", own) == PRESETS["compact"].updated({"heads": {"epochs": 7}})
+    assert load_settings("default", None, ["heads.epochs=7"]) == shipped.updated({"heads": {"epochs": 7}})
