@@ -94,7 +94,9 @@ def measure_predict(task: dict) -> dict:
         seconds = time.perf_counter() - began
         checksum = float(vectors.double().abs().mean())
     else:
-        ensemble = Ensemble(network, vocabulary, find_tokeniser(DEFAULT), Path("bench"), {})
+        ensemble = Ensemble(
+            network, vocabulary, find_tokeniser(DEFAULT), limits=None, path=Path("bench"), info={"name": "bench"}
+        )
         verifier = Verifier(ensemble, torch.device("cpu"), task["threads"])
         pairs = list(zip(texts[::2], texts[1::2], strict=True))
         with recurrent.only(BACKENDS[task["variant"]]):

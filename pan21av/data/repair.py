@@ -1,6 +1,7 @@
 """What is not the author's own, taken out of a text before it is read: mark-up, headers, licences, repeated lines.
 
-Every repair leaves a note, so that nobody wonders what was judged.
+Every repair leaves a note, so that nobody wonders what was judged. Each takes time in proportion to the text, whatever
+that is: texts come from anywhere.
 """
 
 from __future__ import annotations
@@ -8,100 +9,110 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
-from html.parser import HTMLParser
+from html import unescape
 
 MIN_TAGS = 3  # of HTML in a text that is read as a page
 MIN_HEADER_LINES = 2  # of an e-mail, one below the other
+MAX_CONTINUED = 4  # lines that go on with one of them
 MIN_REPEATS = 3  # of a line that is a page's header or a separator rather than the author's words
 MIN_REPEATED_LETTERS = 20  # shorter lines recur in verse, dialogue and lists of messages
+GUTENBERG_HEAD, GUTENBERG_LINES, GUTENBERG_TAIL = 20_000, 80, 40_000  # characters and lines where its text may be
 
 # PAN22 and PAN23 have <nl> for a new line, <new> between messages, and <city>, <name>, ... for what was left out.
 _PAN_BREAK = re.compile(r"<(?:nl|new)>")
-_PAN_TAG = re.compile(r"<(?:addr\d*_[A-Z]{1,3}|[a-z]{2,12}(?:_[a-z]{2,12})*)>")
+_PAN_TAG = re.compile(r"<(?:addr\d{0,3}_[A-Z]{1,3}|[a-z]{2,12}(?:_[a-z]{2,12}){0,3})>")
+
+_SILENT = re.compile(r"<(script|style|head|title)\b[^<>]{0,500}>", re.IGNORECASE)
+_BLOCK = re.compile(
+    r"</?(?:p|div|br|hr|li|tr|table|ul|ol|h[1-6]|blockquote|pre|section|article)\b[^<>]{0,500}>", re.IGNORECASE
+)
 _HTML_TAG = re.compile(
-    r"</?(?:html|head|body|title|p|div|span|br|hr|b|i|em|strong|u|a|img|ul|ol|li|table|tr|td|th|h[1-6]|blockquote|pre|code"
-    r"|center|font|small|sup|sub|script|style|meta|link|section|article)(?:\s[^<>]*)?/?>",
+    r"</?(?:html|head|body|title|p|div|span|br|hr|b|i|em|strong|u|a|img|ul|ol|li|table|tr|td|th|h[1-6]|blockquote|pre"
+    r"|code|center|font|small|sup|sub|script|style|meta|link|section|article)\b[^<>]{0,500}>|<!(?:--|doctype)[^<>]{0,500}>",
     re.IGNORECASE,
 )
-_BLOCK_TAGS = frozenset(
-    ["p", "div", "br", "hr", "li", "tr", "table", "ul", "ol", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre",
-     "section", "article", "title"]
-)  # fmt: skip
-_SILENT_TAGS = frozenset(("script", "style", "head", "title"))
 
-_GUTENBERG_START = re.compile(
-    r"\A.{0,20000}?\*{3}\s*START OF (?:THE|THIS) PROJECT GUTENBERG[^\n]{0,300}\*{3}", re.DOTALL | re.IGNORECASE
-)
+_GUTENBERG_START = re.compile(r"\*{3}\s{0,5}START OF (?:THE|THIS) PROJECT GUTENBERG[^\n]{0,300}", re.IGNORECASE)
 _GUTENBERG_END = re.compile(
-    r"\n[^\n]{0,80}(?:\*{3}\s*END OF (?:THE|THIS) PROJECT GUTENBERG|End of (?:the )?Project Gutenberg).*\Z",
-    re.DOTALL | re.IGNORECASE,
+    r"\n[^\n]{0,80}(?:\*{3}\s{0,5}END OF (?:THE|THIS) PROJECT GUTENBERG|End of (?:the )?Project Gutenberg)",
+    re.IGNORECASE,
 )
-# A header that was cut off before its START line: its first sentence, and the fields below it.
-_GUTENBERG_HEADER = re.compile(
-    r"\A\s*(?:The )?Project Gutenberg(?:'s|’s)?\b.*?(?:\s*\n[ \t]*(?:Title|Author|Language|Character set encoding|"
-    r"Produced by|Release Date|Posting Date|Credits|Editor|Translator|Illustrator|Original publication)\b:?[^\n]*)+",
-    re.DOTALL | re.IGNORECASE,
+# Lines of a header that was cut off before its START line.
+_GUTENBERG_FIELD = re.compile(
+    r"\s{0,20}(?:Title|Author|Language|Character set encoding|Produced by|Release Date|Posting Date|Credits|Editor|"
+    r"Translator|Illustrator|Original publication)\b",
+    re.IGNORECASE,
 )
-_MAIL_HEADER = re.compile(
-    r"^(?:(?:from|to|cc|bcc|subject|date|sent|reply-to|message-id|in-reply-to|references|received|return-path|organization|"
-    r"sender|newsgroups|path|lines|mime-version|content-[a-z-]+|x-[a-z-]+|user-agent|importance|priority):[^\n]*\n"
-    r"(?:[ \t]+\S[^\n]*\n){0,4}){" + str(MIN_HEADER_LINES) + r",}",
-    re.IGNORECASE | re.MULTILINE,
+_MAIL_FIELD = re.compile(
+    r"(?:from|to|cc|bcc|subject|date|sent|reply-to|message-id|in-reply-to|references|received|return-path|organization|"
+    r"sender|newsgroups|path|lines|mime-version|content-[a-z-]{1,30}|x-[a-z-]{1,30}|user-agent|importance|priority):",
+    re.IGNORECASE,
 )
-
-
-class _Page(HTMLParser):
-    """The text of a page, with a break where the page has one."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.parts: list[str] = []
-        self.silent = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.silent += tag in _SILENT_TAGS
-        self._break(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        self.silent = max(0, self.silent - (tag in _SILENT_TAGS))
-        self._break(tag)
-
-    def handle_data(self, data: str) -> None:
-        if not self.silent:
-            self.parts.append(data)
-
-    def _break(self, tag: str) -> None:
-        if tag in _BLOCK_TAGS:
-            self.parts.append("\n\n")
 
 
 def _html(text: str) -> str:
+    """The text of a page, with a break where the page has one."""
     if len(_HTML_TAG.findall(text[:100_000])) < MIN_TAGS:
         return text
-    page = _Page()
-    page.feed(text)
-    page.close()
-    return "".join(page.parts)
+    return unescape(_HTML_TAG.sub("", _BLOCK.sub("\n\n", _without_silent(text))))
+
+
+def _without_silent(text: str) -> str:
+    """Without scripts, styles and what stands in the head."""
+    kept, at = [], 0
+    lowered, unclosed = text.lower(), set()
+    while found := _SILENT.search(text, at):
+        name = found[1].lower()
+        end = -1 if name in unclosed else lowered.find(f"</{name}", found.end())
+        if end < 0:
+            unclosed.add(name)
+            kept.append(text[at : found.end()])
+            at = found.end()
+            continue
+        kept.append(text[at : found.start()])
+        at = end
+    return "".join([*kept, text[at:]])
 
 
 def _pan_tags(text: str) -> str:
     if "<" not in text:
         return text
-    text = _PAN_BREAK.sub("\n", text)
-    return _PAN_TAG.sub(" ", text)
+    return _PAN_TAG.sub(" ", _PAN_BREAK.sub("\n", text))
 
 
 def _gutenberg(text: str) -> str:
-    if "gutenberg" not in text[:20_000].lower() and "gutenberg" not in text[-40_000:].lower():
+    head, tail = text[:GUTENBERG_HEAD], text[-GUTENBERG_TAIL:]
+    if "gutenberg" not in head.lower() and "gutenberg" not in tail.lower():
         return text
-    opened = _GUTENBERG_START.sub("", text, count=1)
-    if opened == text:
-        opened = _GUTENBERG_HEADER.sub("", text, count=1)
-    return _GUTENBERG_END.sub("", opened, count=1)
+    if end := _GUTENBERG_END.search(tail):
+        text = text[: len(text) - len(tail) + end.start()]
+    if start := _GUTENBERG_START.search(head):
+        return text[start.end() :]
+    if "project gutenberg" not in head.lstrip()[:40].lower():
+        return text
+    lines = text.split("\n", GUTENBERG_LINES)
+    fields = [number for number, line in enumerate(lines[:GUTENBERG_LINES]) if _GUTENBERG_FIELD.match(line)]
+    return "\n".join(lines[fields[-1] + 1 :]) if fields else text
 
 
 def _mail_headers(text: str) -> str:
-    return _MAIL_HEADER.sub("\n", text)
+    kept: list[str] = []
+    block: list[str] = []  # lines of a header, as far as it goes
+    fields = continued = 0
+    for line in [*text.split("\n"), ""]:
+        if _MAIL_FIELD.match(line):
+            block.append(line)
+            fields, continued = fields + 1, 0
+            continue
+        if block and line[:1] in (" ", "\t") and line.strip() and continued < MAX_CONTINUED:
+            block.append(line)
+            continued += 1
+            continue
+        if fields < MIN_HEADER_LINES:
+            kept += block
+        block, fields = [], 0
+        kept.append(line)
+    return "\n".join(kept[:-1])
 
 
 def _repeated_lines(text: str) -> str:

@@ -28,6 +28,7 @@ finally:
 UNREADABLE = "\ufffd"  # stands for a text in which nothing counts as a token
 CHARS_PER_PIECE, MAX_PIECE = 1 << 14, 1 << 16  # matched at a time
 CHARS_PER_TOKEN = 64  # no text needs more; it keeps a "text" of 50 MB from costing a minute
+CHARS_MENDED_PER_TOKEN = 2 * CHARS_PER_TOKEN  # some of it may be mark-up
 
 _UNIFIED = str.maketrans(
     {
@@ -135,10 +136,15 @@ class Tokeniser:
 
     def encode(self, text: str, limit: int | None = None, *, mend: bool = False) -> Tokens:
         """The document as the network will read it: never empty, and with `mend` without what is not the author's."""
-        text, notes = repair(text) if mend else (text, {})
-        tokens = self.tokenise(text, None if limit is None else limit + 1)
-        if limit is not None and len(tokens) > limit:
-            notes["cut"] = f"only its beginning was read: {limit:,} tokens, {self._share_read(text, limit):.0%} of it"
+        if limit is None:
+            text, notes = repair(text) if mend else (text, {})
+            return Tokens.of(self.tokenise(text) or [UNREADABLE], notes)
+        beginning = text[: CHARS_MENDED_PER_TOKEN * (limit + 1)]
+        read, notes = repair(beginning) if mend else (beginning, {})
+        tokens = self.tokenise(read, limit + 1)
+        if len(tokens) > limit:
+            share = self._share_read(read, limit) * len(beginning) / len(text)
+            notes["cut"] = f"only its beginning was read: {limit:,} tokens, {share:.0%} of it"
         return Tokens.of(tokens[:limit] or [UNREADABLE], notes)
 
     def _share_read(self, text: str, limit: int) -> float:

@@ -90,7 +90,8 @@ class Prepared:
         parts = []
         for document, first, count in spans:
             start = int(self.offsets[document]) + first
-            parts.append(self.tokens[start : min(start + count, int(self.offsets[document + 1]))])
+            end = start + min(count, self.model.max_tokens)  # as a verifier reads it: frequencies, too, end there
+            parts.append(self.tokens[start : min(end, int(self.offsets[document + 1]))])
         flat = np.concatenate(parts)
         types, ids = np.unique(flat, return_inverse=True)
         documents = np.split(ids.astype(np.int32), np.cumsum([len(p) for p in parts])[:-1])

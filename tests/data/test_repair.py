@@ -75,3 +75,22 @@ def test_page_headers_stay_once():
 )
 def test_what_is_left_alone(text):
     assert repair(text) == (text, {})
+
+
+HOSTILE = {
+    "white space": " \n" * 200_000,
+    "a header that never ends": "Project Gutenberg" + "\n \n" * 100_000 + "Titl",
+    "stars": "***" * 100_000,
+    "openings without a close": "<script>" * 40_000 + "<!--" * 40_000 + "</" * 40_000,
+    "quotes in tags": "<p a='\">" * 40_000,
+    "continued headers": "from: a\n " * 40_000,
+    "tags that are none": "<" + "ab_" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_texts_are_done_with(name):
+    """It would take minutes if anything in it were quadratic."""
+    text = HOSTILE[name]
+    mended, _ = repair(text)
+    assert len(mended) <= len(text)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import FITTED, HANGS, TINY, WORDS, random_network, write_random_ensemble
+from support import FITTED, HANGS, LAX_LIMITS, TINY, WORDS, random_network, write_random_ensemble
 
 from pan21av.commands.predict import predict
 from pan21av.data.tokeniser import CHARS_PER_TOKEN
@@ -112,16 +112,25 @@ ODD_TEXTS = {
     "right to left": lines(line("a", ["שלום עולם. " * 50, "مرحبا بالعالم " * 50])),
     "emoji": lines(line("a", ["👩‍👩‍👧‍👦🏳️‍🌈 " * 99, "\U0010ffff" * 40])),
     "HTML": lines(line("a", ["<script>alert('x')</script><br>" * 30, GOOD[1]])),
+    "a page of nothing but mark-up": lines(line("a", ["<p><br></p>" * 30, GOOD[1]])),
+    "a page with declarations that are none": lines(line("a", ["<p>one</p><p>two</p><![<b>three</b>", GOOD[1]])),
+    "a page that breaks off": lines(line("a", ["<p>one</p><p>two</p><a href='", "<p>one</p><p>two</p><!--"])),
     "binary rubbish": lines(line("a", ["".join(map(chr, range(1, 256))) * 9, GOOD[1]])),
     "combining marks": lines(line("a", ["e" + "\u0301" * 5000, GOOD[1]])),
     "one endless word": lines(line("a", ["x" * 300_000, GOOD[1]])),
 }
 
 
+@pytest.fixture(scope="module")
+def mending_ensemble(tmp_path_factory):
+    """It takes out what is not the author's before it reads a text, and turns none away."""
+    return write_random_ensemble(tmp_path_factory.mktemp("models") / "mending", limits=LAX_LIMITS)
+
+
 @pytest.mark.parametrize("fault", ODD_TEXTS)
-def test_odd_texts_are_answered(tiny_ensemble, tmp_path, fault):
+def test_odd_texts_are_answered(mending_ensemble, tmp_path, fault):
     (tmp_path / "pairs.jsonl").write_bytes(ODD_TEXTS[fault])
-    predict(str(tmp_path), tmp_path / "out", models=tiny_ensemble)
+    predict(str(tmp_path), tmp_path / "out", models=mending_ensemble)
     (answer,) = answers(tmp_path / "out")
     assert answer["id"] == "a"
     assert 0 <= answer["value"] <= 1
@@ -133,18 +142,40 @@ def test_a_lone_surrogate_as_id(tiny_ensemble, tmp_path):
     assert answers(tmp_path / "out")[0]["id"] == "\ud800"
 
 
-def test_a_text_of_50_megabytes(tiny_ensemble, tmp_path):
+def test_a_text_of_50_megabytes(mending_ensemble, tmp_path):
     """Only its beginning is looked at, so it costs no more than other texts: whatever follows changes nothing, though
     its words would be among the first that the network reads."""
-    head = GOOD[0] + " " + "x" * CHARS_PER_TOKEN * TINY.max_tokens  # the x's are one token
+    head = GOOD[0] + " " + "x" * 2 * CHARS_PER_TOKEN * TINY.max_tokens  # the x's are one token
     tail = " " + " ".join(WORDS)
     tail *= 50_000_000 // len(tail)
     texts = {"whole": head + tail, "beginning": head, "another": GOOD[0] + " xxx" + tail[:5000]}
     (tmp_path / "pairs.jsonl").write_text("\n".join(line(name, [text, GOOD[1]]) for name, text in texts.items()))
-    predict(str(tmp_path), tmp_path / "out", models=tiny_ensemble, details=True)
+    predict(str(tmp_path), tmp_path / "out", models=mending_ensemble, details=True)
     whole, beginning, another = np.load(tmp_path / "out" / "details.npy")
     assert np.array_equal(whole, beginning)
     assert not np.array_equal(whole, another)
+
+
+COSTLY_TEXTS = {
+    "a Gutenberg header and blank lines": "Project Gutenberg" + "\n" * 300_000 + "x",
+    "a Gutenberg header and spaces": "Project Gutenberg" + " " * 1_000_000 + "x",
+    "tags that are never closed": "<p><p><p>" + "<a " * 100_000,
+    "comments that are never closed": "<p><p><p>" + "<!--" * 400_000,
+    "e-mail headers": "from: me\n to you\n" * 100_000,
+    "angle brackets": "<" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("fault", COSTLY_TEXTS)
+def test_no_text_takes_for_ever(mending_ensemble, tmp_path, process, fault):
+    """A minute of computing, where an ordinary text of that length takes a second: a busy machine changes nothing."""
+    (tmp_path / "pairs.jsonl").write_text(line("a", [COSTLY_TEXTS[fault], GOOD[1]]))
+    done = process(
+        "predict", "-i", "pairs.jsonl", "-o", "out", "--models", mending_ensemble, "--threads", "1",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (60, 60)),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert len(answers(tmp_path / "out")) == 1
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, lzma.compress])

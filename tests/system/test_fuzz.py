@@ -9,6 +9,7 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import LAX_LIMITS, write_random_ensemble
 
 from pan21av.data.answers import format_answer
 from pan21av.data.jsonlines import BOM, BadLine
@@ -78,11 +79,20 @@ def test_lines(tmp_path, seed):
     assert sum(trial.texts is None for trial in trials) == found.unusable
 
 
+# What repairs look for, in no order that makes sense
+PAGES = [
+    "<p>", "</p>", "<br/>", "<DIV class='x'>", "<a href=", "<!--", "-->", "<![", "]]>", "<!", "<?", "</", ">", "&#",
+    "&amp", "<script>", "</script>", "<title>", "<nl>", "<new>", "<addr1_FN>", "the", " word ", "\n", "\n\n",
+    "From: me\n", "Subject: you\n", " and so on\n", "Project Gutenberg", "Title: x\n",
+    "*** START OF THE PROJECT GUTENBERG EBOOK X ***", "*** END OF THIS PROJECT GUTENBERG",
+    "The same long line of words, again.\n",
+]  # fmt: skip
 ODD = st.one_of(
     st.text(min_size=1, max_size=300),
     st.text(st.characters(categories=["Cs", "Cc", "Co", "Cn", "Mn", "Zs", "Sk"]), min_size=1, max_size=200),
     st.text("'’\"“”`-–—_.…!?*~=0123456789nt sdmrevl", min_size=1, max_size=400),
     st.builds(lambda t, n: t * n, st.text(min_size=1, max_size=5), st.integers(1, 3000)),
+    st.lists(st.sampled_from(PAGES), min_size=3, max_size=60).map("".join),
     st.lists(st.sampled_from(["the", "don't", "x" * 500, "\u202e", "<b>", "&amp;", "😀", "é", "\x00"]), min_size=1).map(
         " ".join
     ),
@@ -90,8 +100,9 @@ ODD = st.one_of(
 
 
 @pytest.fixture(scope="module")
-def verifier(tiny_ensemble):
-    return Verifier.load(tiny_ensemble, device="cpu", threads=1)
+def verifier(tmp_path_factory):
+    folder = write_random_ensemble(tmp_path_factory.mktemp("models") / "lax", limits=LAX_LIMITS)
+    return Verifier.load(folder, device="cpu", threads=1)
 
 
 @fuzz

@@ -238,12 +238,13 @@ def write_corpus(folder, **options):
 
 def test_habits_of_unseen_authors_on_unseen_topics_are_learnt(tmp_path):
     settings = load_settings("compact", None, QUICK)
-    figures = train(write_corpus(tmp_path), tmp_path / "out", n_members=3, jobs=2, settings=settings)
-    assert figures["ensemble_o2d2"]["auc"] >= 0.90
-    assert figures["o2d2"]["c@1"] > figures["ual"]["c@1"]
-    for member in (1, 2, 3):
-        probes = [record["topic_accuracy"] for record in history(tmp_path / "out.work", member) if "dml_loss" in record]
-        assert abs(probes[-1] - 0.5) <= 0.10
+    figures = train(write_corpus(tmp_path), tmp_path / "out", n_members=1, settings=settings)
+    assert figures["ual"]["auc"] >= 0.90
+    assert figures["o2d2"]["non_responses"] > 0
+    assert figures["o2d2"]["c@1"] > figures["ual"]["c@1"] - 0.01  # what it abstains from was no loss
+    probes = [record["topic_accuracy"] for record in history(tmp_path / "out.work") if "topic_accuracy" in record]
+    assert len(probes) == 8
+    assert abs(probes[-1] - 0.5) <= 0.10, "topic is left in the document vectors"
 
 
 def test_nothing_leaks_when_the_labels_are_shuffled(tmp_path):

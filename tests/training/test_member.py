@@ -24,9 +24,7 @@ def stages(task) -> list[str]:
 
 def test_a_node_without_the_work_folder_says_so(corpus, tmp_path):
     task = MemberTask(1, 5, tmp_path / "nowhere", tmp_path / "member", corpus.settings, "cpu")
-    with pytest.raises(
-        EnvironmentFault, match="does not see .*nowhere: --work must be on a file system that all nodes"
-    ):
+    with pytest.raises(EnvironmentFault, match=r"does not see .*nowhere: --work must be on a file system that all"):
         train_member(task)
     assert not task.folder.exists()
 
@@ -46,9 +44,10 @@ def resumed(corpus, tmp_path_factory) -> MemberTask:
     def broken(*_):
         raise KeyboardInterrupt
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StageTwo, "run", broken)
-        train_member(task)
+        with pytest.raises(KeyboardInterrupt):
+            train_member(task)
     assert (task.folder / STAGE_ONE).exists()
     assert not task.finished
     train_member(task)

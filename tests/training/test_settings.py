@@ -61,6 +61,7 @@ def test_presets():
         ("pairs.epochs", r"--set takes section\.name=value"),
         ("pairs.epochs=many", r"pairs\.epochs must be int, not 'many'"),
         ("pairs.epochs=1.5", r"pairs\.epochs must be int, not 1\.5"),
+        ("pairs.epochs=true", r"pairs\.epochs must be int, not True"),
         ("pairs.lr=fast", r"pairs\.lr must be float, not 'fast'"),
         ("pairs.lr=true", r"pairs\.lr must be float, not True"),
         ("data.lowercase=1", r"data\.lowercase must be bool"),

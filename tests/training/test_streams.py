@@ -8,8 +8,9 @@ import torch
 
 from pan21av.training.streams import Stream, member_seed, numpy_stream, torch_stream
 
-SEEDS = (0, 1, 2, 12, 2**31 - 1)
-INDICES = (0, 1, 2, 7, 8, 100)
+# A seed of two words, too: as a list, [5 + 2**32, 10, 0] and [5, 1, 10] are the same to NumPy.
+SEEDS = (0, 1, 5, 12, 2**31 - 1, 5 + 2**32)
+INDICES = (0, 1, 2, 10, 20, 100)
 USES = list(product(SEEDS, Stream, INDICES))
 
 
