@@ -77,7 +77,7 @@ clean:
 	rm -rf $(VENV) build dist out *.egg-info pan21av/network/_kernel*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # The package is installed in place, so only its metadata and the kernel need a new install.
-$(READY): pyproject.toml constraints.txt pan21av/network/native/kernel.c pan21av/network/native/kernel_body.h
+$(READY): pyproject.toml constraints.txt pan21av/network/csrc/kernel.c pan21av/network/csrc/kernel_body.h
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
 	touch $@

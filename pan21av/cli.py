@@ -216,7 +216,7 @@ def evaluate(as_json: bool, **options: Any) -> None:
 @click.option("--split", type=click.Choice(["topics", "authors"]), help="Which of them are disjoint between sets.")
 @click.option("--notes", type=click.Path(exists=True, path_type=Path), help="Markdown to go into the model card.")
 @click.option("--members", "n_members", default=21, show_default=True, type=click.IntRange(1))
-@click.option("--seed", default=1, show_default=True)
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0))
 @click.option("--work", type=click.Path(path_type=Path), help="Where unfinished work is kept [OUTPUT.work].")
 @click.option("--jobs", type=click.IntRange(1), help="Members side by side [the cores, or one per GPU].")
 @device_option

@@ -23,12 +23,12 @@ CORES_PER_TOKENISER = 8  # encoding costs that much more than tokenising
 
 class Local:
     @contextmanager
-    def answering(self, ensemble: Path, *, pairs: int, device: str, threads: int | None) -> Iterator[Here]:
+    def answering(self, ensemble: Path, *, pairs: int, device: str, threads: int | None) -> Iterator[LocalAnswering]:
         verifier = Verifier.load(ensemble, device=device, threads=threads)
         # Worker processes tokenise ahead; not worth starting for a few pairs.
         few = pairs <= PAIRS_PER_CHUNK
         with nullcontext() if few else worker_pool(-(-verifier.threads // CORES_PER_TOKENISER)) as tokenisers:
-            yield Here(verifier, tokenisers)
+            yield LocalAnswering(verifier, tokenisers)
 
     def run_tasks(
         self, function: Callable[[Task], Result], tasks: list[Task], *, jobs: int, tick: Callable[[], None]
@@ -53,7 +53,7 @@ class Local:
                 raise
 
 
-class Here:
+class LocalAnswering:
     def __init__(self, verifier: Verifier, tokenisers: ProcessPoolExecutor | None) -> None:
         self.verifier, self.tokenisers = verifier, tokenisers
         self.description = verifier.description

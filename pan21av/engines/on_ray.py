@@ -85,9 +85,9 @@ class Ray:
         self.address, self.resources = address, parse_resources(resources)
 
     @contextmanager
-    def answering(self, ensemble: Path, *, pairs: int, device: str, threads: int | None) -> Iterator[Cluster]:
+    def answering(self, ensemble: Path, *, pairs: int, device: str, threads: int | None) -> Iterator[ClusterAnswering]:
         with _cluster(self.address):
-            yield Cluster(ensemble, device, threads or 1, self.resources)
+            yield ClusterAnswering(ensemble, device, threads or 1, self.resources)
 
     def run_tasks(
         self, function: Callable[[Task], Result], tasks: list[Task], *, jobs: int, tick: Callable[[], None]
@@ -106,7 +106,7 @@ class Ray:
                     yield ray.get(reference)
 
 
-class Cluster:
+class ClusterAnswering:
     def __init__(self, ensemble: Path, device: str, threads: int, asked: dict[str, float]) -> None:
         resources = ray.cluster_resources()
         nodes = sum(node["Alive"] for node in ray.nodes())

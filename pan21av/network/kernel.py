@@ -1,4 +1,4 @@
-"""The native kernel (native/kernel.c) behind ctypes: raw pointers in, GIL released."""
+"""The native kernel (csrc/kernel.c) behind ctypes: raw pointers in, GIL released."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _check(status: int) -> None:
 
 
 class SequenceArgs:
-    """Inputs of one kernel call; see native/kernel.c for the shapes.
+    """Inputs of one kernel call; see csrc/kernel.c for the shapes.
 
     `rows` (R, 2, 4, stride), `ids` flat int32, `start` (N) int64, `length` (N) int32,
     `recurrent` (2, H, 4, stride), attention `matrix` (2H, width), `bias` and `vector` (width).
@@ -155,7 +155,7 @@ class SequenceArgs:
 
 
 def chars_forward(ids: Tensor, table: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """tanh(max over positions) of a CNN given as `table` (taps, chars, stride); see native/kernel.c.
+    """tanh(max over positions) of a CNN given as `table` (taps, chars, stride); see csrc/kernel.c.
 
     `ids` (types, chars_per_token) int32 -> out (types, stride), argmax (types, stride) uint8.
     """

@@ -15,7 +15,7 @@ from ..network.embedding import Embedding, EmbeddingPair
 from ..network.network import Network
 from .crops import Crops
 from .prepared import CALIBRATE, Prepared
-from .sampling import CALIBRATION, SCORES, draw_pairs
+from .sampling import FOR_CALIBRATION, FOR_SCORES, draw_pairs
 from .settings import Settings
 from .stage1 import embed_spans
 from .streams import Stream, numpy_stream
@@ -100,7 +100,7 @@ class Calibration:
         A share of the pairs poses as of an unfamiliar kind: a verifier will meet such, too.
         """
         catalogue = self.prepared.catalogue
-        pairs = draw_pairs(catalogue, documents, SCORES if self.settings.heads.epochs else CALIBRATION, rng)
+        pairs = draw_pairs(catalogue, documents, FOR_SCORES if self.settings.heads.epochs else FOR_CALIBRATION, rng)
         same = torch.tensor(catalogue.same_author(pairs), dtype=torch.float32, device=self.device)[None]
         views = [self._random_views(len(pairs), rng) for _ in range(2)]
         conditions = np.zeros(len(pairs), dtype=np.int64)

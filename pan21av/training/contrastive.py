@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..network.layers import Linear, shared_mask
 from ..network.network import Network
 from .crops import Crops
-from .losses import all_pairs, all_pairs_loss, balanced_accuracy, contrastive_loss
+from .losses import all_pairs, all_pairs_loss, balanced_accuracy, contrastive_loss, mean_records
 from .optimiser import Optimiser, linear
 from .prepared import TRAIN, Prepared, Span
 from .settings import ContrastiveSettings
@@ -96,7 +96,7 @@ def contrastive_epoch(
                 "topic_accuracy": topic_accuracy,
             }
         )
-    return {name: float(np.nanmean([record[name] for record in records])) for name in records[0]}
+    return mean_records(records)
 
 
 def encoder_part(network: Network, vectors: Tensor) -> Tensor:

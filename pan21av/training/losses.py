@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -56,6 +58,12 @@ def all_pairs_loss(p: Tensor, same: Tensor) -> Tensor:
     """
     p = p.clamp(1e-6, 1 - 1e-6)
     return -(p[same].log().mean() + torch.log1p(-p[~same]).mean()) / 2
+
+
+def mean_records(records: list[dict[str, float]]) -> dict[str, float]:
+    """Means over the steps of an epoch; what was never measured is left out."""
+    measured = {name: [r[name] for r in records if not math.isnan(r[name])] for name in records[0]}
+    return {name: sum(values) / len(values) for name, values in measured.items() if values}
 
 
 def balanced_accuracy(said: Tensor, truth: Tensor) -> float:

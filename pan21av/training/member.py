@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,8 @@ from .stage2 import StageTwo
 from .streams import Stream, torch_stream
 
 STAGE_ONE, STAGE_TWO = (f"{stage}.safetensors" for stage in STAGES)
-STAGE_ONE_SECONDS = "stage1.json"
-RESULT, HISTORY, SCORES = "result.json", "history.jsonl", "validation.npz"
+STAGE_ONE_RECORD = "stage1.json"  # how long it took, and its history
+RESULT, HISTORY, VALIDATION_SCORES = "result.json", "history.jsonl", "validation.npz"
 
 
 @dataclass(frozen=True)
@@ -69,17 +70,21 @@ def train_member(task: MemberTask) -> int:
         def log(record: dict[str, Any]) -> None:
             history.write(orjson.dumps(record) + b"\n")
 
-        if not (task.folder / STAGE_ONE).exists():
+        if (task.folder / STAGE_ONE).exists():
+            for record in _stage_one_record(task)["history"]:
+                log(record)
+        else:
             _stage_one(task, prepared, device, log)
         began = time.perf_counter()
         # Just as it will be shipped, rounded: so it makes no difference whether stage one was trained here or reused.
         state = parse_safetensors((task.folder / STAGE_ONE).read_bytes())
-        encoder = _network(settings.model, prepared, state, task.seed).to(device)
+        stage_one = _network(settings.model, prepared, state, task.seed).to(device)
         network = _network(with_cohort(settings, prepared), prepared, state, task.seed).to(device)
-        two = StageTwo(encoder, network, prepared, settings, task.seed, device)
+        two = StageTwo(stage_one, network, prepared, settings, task.seed, device)
         result = two.run(log)
-    seconds = float(orjson.loads((task.folder / STAGE_ONE_SECONDS).read_bytes())) + time.perf_counter() - began
-    result |= {"seed": task.seed, "seconds": round(seconds, 1)}  # of earlier, broken runs too
+    first = _stage_one_record(task)["seconds"]  # of earlier, broken runs too
+    seconds = first + time.perf_counter() - began
+    result |= {"seed": task.seed, "seconds": round(seconds, 1), "seconds_stage_one": round(first, 1)}
     files = member_files({name: tensor[0] for name, tensor in network.state_dict().items()}, fitted(settings))
     finish(task, files["stage2"], two.validation_scores(), result)
     (task.folder / CHECKPOINT).unlink(missing_ok=True)
@@ -102,13 +107,18 @@ def _stage_one(task: MemberTask, prepared: Prepared, device: torch.device, log: 
     network = one.run(task.folder, log)
     state = {name: tensor[0] for name, tensor in network.state_dict().items()}
     seconds = sum(record["seconds"] for record in one.state.history)
-    keep_stage_one(task, member_files(state, fitted(task.settings))["stage1"], seconds)
+    keep_stage_one(task, member_files(state, fitted(task.settings))["stage1"], seconds, one.state.history)
 
 
-def keep_stage_one(task: MemberTask, data: bytes, seconds: float) -> None:
+def keep_stage_one(task: MemberTask, data: bytes, seconds: float, history: Sequence[dict[str, Any]] = ()) -> None:
     """The tensors come last: they say that stage one is done."""
-    write_whole(task.folder / STAGE_ONE_SECONDS, orjson.dumps(seconds))
+    write_whole(task.folder / STAGE_ONE_RECORD, orjson.dumps({"seconds": seconds, "history": list(history)}))
     write_whole(task.folder / STAGE_ONE, data)
+
+
+def _stage_one_record(task: MemberTask) -> dict[str, Any]:
+    record: dict[str, Any] = orjson.loads((task.folder / STAGE_ONE_RECORD).read_bytes())
+    return record
 
 
 def _network(model: ModelConfig, prepared: Prepared, state: dict[str, Tensor], seed: int) -> Network:
@@ -122,7 +132,7 @@ def _network(model: ModelConfig, prepared: Prepared, state: dict[str, Tensor], s
 def finish(task: MemberTask, stage_two: bytes, scores: dict[str, np.ndarray], result: dict[str, Any]) -> None:
     """Write what a finished member leaves; its result comes last and marks it as finished."""
     write_whole(task.folder / STAGE_TWO, stage_two)
-    np.savez(task.folder / SCORES, **scores)  # type: ignore[arg-type]
+    np.savez(task.folder / VALIDATION_SCORES, **scores)  # type: ignore[arg-type]
     write_whole(task.folder / RESULT, orjson.dumps(result, option=orjson.OPT_INDENT_2))
 
 

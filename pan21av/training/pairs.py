@@ -7,10 +7,10 @@ import torch
 
 from ..network.network import Network
 from .crops import Crops
-from .losses import balanced_accuracy, dml_loss, head_losses
+from .losses import balanced_accuracy, dml_loss, head_losses, mean_records
 from .optimiser import Optimiser, linear
 from .prepared import TRAIN, Prepared
-from .sampling import TRAINING, draw_pairs
+from .sampling import FOR_TRAINING, draw_pairs
 from .settings import PairSettings
 from .topic_probe import TopicProbe
 
@@ -22,7 +22,7 @@ def pair_epoch(
     """One epoch over pairs drawn anew; returns their number and means over its steps."""
     catalogue, crops = prepared.catalogue, Crops(prepared, rng)
     device = network.metric.weight.device
-    pairs = draw_pairs(catalogue, prepared.documents(TRAIN), TRAINING, rng)
+    pairs = draw_pairs(catalogue, prepared.documents(TRAIN), FOR_TRAINING, rng)
     rate = linear(settings.lr, settings.lr_end, epoch / max(1, settings.lr_fall_epochs))
     records = []
     for at in range(0, len(pairs), settings.batch):
@@ -47,5 +47,4 @@ def pair_epoch(
                 "topic_accuracy": balanced_accuracy(topic_said, topic.bool()),
             }
         )
-    means = {name: float(np.nanmean([record[name] for record in records])) for name in records[0]}
-    return {"pairs": len(pairs), **means}
+    return {"pairs": len(pairs), **mean_records(records)}

@@ -25,7 +25,7 @@ from ..runtime.parallel import ordered_map, usable_cores, worker_pool
 from .corpus import Document, read_corpus
 from .limits import MAX_DOCUMENTS, learn_limits
 from .prepared import MANIFEST, SPLITS, TRAIN, VALIDATE, Prepared
-from .sampling import CALIBRATION, TRAINING, Catalogue, draw_pairs, fixed_pairs, split_documents
+from .sampling import FOR_CALIBRATION, FOR_TRAINING, Catalogue, draw_pairs, fixed_pairs, split_documents
 from .settings import Settings
 from .streams import Stream, numpy_stream
 from .word_vectors import read_vectors
@@ -231,7 +231,7 @@ def _limits(found: _Found, folder: Path, vocabulary: Vocabulary, documents: np.n
 def _table(catalogue: Catalogue, split: np.ndarray, fixed: dict[str, np.ndarray], seed: int) -> dict[str, Any]:
     """Documents, authors, topics and pairs per kind of each split (one epoch's draw where drawn anew)."""
     rows: dict[str, Any] = {}
-    drawings = {"training": TRAINING, "calibration": CALIBRATION}
+    drawings = {"training": FOR_TRAINING, "calibration": FOR_CALIBRATION}
     for name, number in SPLITS.items():
         documents = np.flatnonzero(split == number)
         pairs = (

@@ -10,9 +10,8 @@ import orjson
 
 from ..data.pan import COMBINATIONS, in_combination
 from ..metrics import all_metrics, bootstrap_intervals, resamples
-from ..vote import SCORES as SCORE_NAMES
-from ..vote import vote
-from .member import HISTORY, SCORES, MemberTask
+from ..vote import SCORES, vote
+from .member import HISTORY, VALIDATION_SCORES, MemberTask
 from .prepared import Prepared
 from .stage1 import CONTRASTIVE, PAIRS
 
@@ -21,7 +20,7 @@ SAMPLES = 1000  # of a bootstrap
 
 def member_scores(tasks: list[MemberTask]) -> dict[str, np.ndarray]:
     """What the members say of the validation pairs: (M, P) of each score."""
-    loaded = [np.load(task.folder / SCORES) for task in tasks]
+    loaded = [np.load(task.folder / VALIDATION_SCORES) for task in tasks]
     return {name: np.stack([file[name] for file in loaded]) for name in loaded[0].files}
 
 
@@ -60,7 +59,7 @@ def row(truth: np.ndarray, answers: np.ndarray) -> dict[str, Any]:
 
 def figures(truth: np.ndarray, scores: dict[str, np.ndarray]) -> dict[str, dict[str, Any]]:
     """Scores (M, P) -> {row: {metric: value}}; single members as mean, with their deviation beside."""
-    singles = {name: scores[name] for name in SCORE_NAMES}
+    singles = {name: scores[name] for name in SCORES}
     singles["o2d2"] = np.stack([vote(*pair).answers for pair in zip(scores["ual"][:, None], scores["o2d2"][:, None])])
     rows: dict[str, dict[str, Any]] = {}
     for name, values in singles.items():

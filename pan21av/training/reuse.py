@@ -36,13 +36,13 @@ def reuse(tasks: list[MemberTask], ensemble: Path, identity: dict[str, Any]) -> 
             files = {stage: (ensemble / entry[stage]["file"]).read_bytes() for stage in STAGES}
             if any(hashlib.sha256(files[stage]).hexdigest() != entry[stage]["sha256"] for stage in STAGES):
                 continue
-            keep_stage_one(task, files["stage1"], entry["seconds"])
+            keep_stage_one(task, files["stage1"], entry.get("seconds_stage_one", entry["seconds"]))
             if whole:
-                result = {key: entry[key] for key in ("eps", "validation", "seed", "seconds")}
+                result = {key: value for key, value in entry.items() if key not in STAGES}
                 finish(task, files["stage2"], {name: scores[name][row] for name in scores.files}, result)
             members, stages = members + whole, stages + (not whole)
         return members, stages
-    except (OSError, KeyError, ValueError):
+    except (OSError, KeyError, ValueError, TypeError, AttributeError):
         return 0, 0  # no ensemble there, or none of ours
 
 

@@ -50,10 +50,10 @@ class Drawing:
     strict: bool = False  # SA_DF and DA_SF; others only of authors and topics that have no such pair
 
 
-TRAINING = Drawing()
-CALIBRATION = Drawing(0.95, 0.95, 0.7, cap=1.5)
-SCORES = Drawing(0.5, 0.95, 0.7, balanced=True)  # posteriors should assume even odds
-FIXED = Drawing(1.0, 1.0, 1.0, cap=1.0, strict=True)
+FOR_TRAINING = Drawing()
+FOR_CALIBRATION = Drawing(0.95, 0.95, 0.7, cap=1.5)
+FOR_SCORES = Drawing(0.5, 0.95, 0.7, balanced=True)  # posteriors should assume even odds
+FOR_VALIDATION = Drawing(1.0, 1.0, 1.0, cap=1.0, strict=True)
 
 
 def draw_pairs(catalogue: Catalogue, documents: np.ndarray, drawing: Drawing, rng: np.random.Generator) -> np.ndarray:
@@ -166,7 +166,7 @@ def _take_partner(
 def fixed_pairs(catalogue: Catalogue, documents: np.ndarray, rng: np.random.Generator, limit: int) -> np.ndarray:
     """Balanced pairs for validation: same author across topics, different authors within one, as far
     as the corpus has them (a blogger may have a single topic; it then serves with that)."""
-    pairs = draw_pairs(catalogue, documents, FIXED, rng)
+    pairs = draw_pairs(catalogue, documents, FOR_VALIDATION, rng)
     same = catalogue.same_author(pairs)
     each = min(int(same.sum()), int((~same).sum()), limit // 2)
     kept = np.concatenate([np.flatnonzero(same)[:each], np.flatnonzero(~same)[:each]])

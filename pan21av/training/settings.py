@@ -110,6 +110,13 @@ class AbstentionSettings:
     eps_steps: int = 5
 
 
+MINIMA = {
+    "data.words": 1, "data.chars": 1, "contrastive.steps": 1, "contrastive.authors": 2, "pairs.batch": 1,
+    "calibration.views": 1, "calibration.min_windows": 1, "calibration.draws": 1, "heads.batch": 1,
+    "abstention.batch": 1, "abstention.eps_steps": 1,
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Settings:
     # What stage one depends on
@@ -128,13 +135,12 @@ class Settings:
     def __post_init__(self) -> None:
         if self.data.split not in ("topics", "authors"):
             raise ValueError(f"data.split must be topics or authors, not {self.data.split!r}")
-        for name in (
-            "data.words", "data.chars", "contrastive.steps", "contrastive.authors", "pairs.batch", "heads.batch",
-            "abstention.batch", "calibration.views", "calibration.min_windows",
-        ):  # fmt: skip
+        for name, least in MINIMA.items():
             section, _, key = name.partition(".")
-            if getattr(getattr(self, section), key) < 1:
-                raise ValueError(f"{name} must be at least 1")
+            if getattr(getattr(self, section), key) < least:
+                raise ValueError(f"{name} must be at least {least}")
+        if self.calibration.cohort == 1:
+            raise ValueError("calibration.cohort must be 0 or at least 2: nobody is in his own cohort")
         if self.model.cohort:
             raise ValueError("model.cohort follows from the corpus; set calibration.cohort")
         if self.calibration.cohort and not self.heads.epochs:

@@ -19,23 +19,23 @@ from .stage1 import Log, embed_spans
 from .streams import Stream, numpy_stream
 
 LENGTHS = (2_000, 5_000, 10_000)  # characters that validation texts are cut to
-CHARS_PER_TOKEN = 4.5  # of English prose, the space after it included
+TYPICAL_CHARS_PER_TOKEN = 4.5  # of English prose, the space after it included
 
 
 class StageTwo:
-    """`network` is fitted in place; `encoder` is the same member as stage one left it, without a cohort."""
+    """`network` is fitted in place; `stage_one` is the same member as stage one left it, without a cohort."""
 
     def __init__(
-        self, encoder: Network, network: Network, prepared: Prepared, settings: Settings, seed: int,
+        self, stage_one: Network, network: Network, prepared: Prepared, settings: Settings, seed: int,
         device: torch.device,
     ) -> None:  # fmt: skip
         self.network, self.prepared, self.settings, self.seed, self.device = network, prepared, settings, seed, device
         rng = numpy_stream(seed, Stream.VIEWS)
         network.eval()
-        calibration = compute_views(encoder.eval(), prepared, prepared.documents(CALIBRATE), settings, rng, device)
-        validation = compute_views(encoder, prepared, prepared.validation.flatten(), settings, rng, device)
+        calibration = compute_views(stage_one.eval(), prepared, prepared.documents(CALIBRATE), settings, rng, device)
+        validation = compute_views(stage_one, prepared, prepared.validation.flatten(), settings, rng, device)
         if network.cohort is not None:
-            calibration, validation = self._meet_cohort(calibration, validation)
+            calibration, validation = self._measure_against_cohort(calibration, validation)
         self.calibration = Calibration(calibration, prepared, settings, seed, device)
         # Validation pairs at every view, drawn independently for the two documents of a pair.
         pairs, n_views = prepared.validation, settings.calibration.views
@@ -47,7 +47,7 @@ class StageTwo:
         self.whole_pairs = self.validation.pair[: len(pairs)]
 
     @torch.no_grad()
-    def _meet_cohort(self, calibration: Views, validation: Views) -> tuple[Views, Views]:
+    def _measure_against_cohort(self, calibration: Views, validation: Views) -> tuple[Views, Views]:
         """Choose the cohort among the calibration documents, and measure all documents against it."""
         cohort = self.network.cohort
         assert cohort is not None
@@ -88,7 +88,7 @@ class StageTwo:
         documents, rows = np.unique(self.prepared.validation, return_inverse=True)
         first, second = torch.from_numpy(rows.reshape(-1, 2)).T
         for characters in LENGTHS:
-            spans = [Span(int(d), 0, round(characters / CHARS_PER_TOKEN)) for d in documents]
+            spans = [Span(int(d), 0, round(characters / TYPICAL_CHARS_PER_TOKEN)) for d in documents]
             pair = embed_spans(self.network, self.prepared, spans, self.device).pair(first, second)
             scores = self.network.score(pair)
             columns |= {f"{name}@{characters}": getattr(scores, name)[0].cpu().numpy() for name in ("ual", "o2d2")}

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from pan21av.data.pan import PAIR_KINDS
 from pan21av.training.sampling import (
-    CALIBRATION,
-    SCORES,
-    TRAINING,
+    FOR_CALIBRATION,
+    FOR_SCORES,
+    FOR_TRAINING,
     Catalogue,
     Drawing,
     draw_pairs,
@@ -29,7 +29,7 @@ def catalogues(draw):
     return Catalogue(author, topic, work, source)
 
 
-drawings = st.sampled_from([TRAINING, CALIBRATION, SCORES, Drawing(0.5, 0.5, 0.5)])
+drawings = st.sampled_from([FOR_TRAINING, FOR_CALIBRATION, FOR_SCORES, Drawing(0.5, 0.5, 0.5)])
 
 
 @given(catalogues(), drawings, st.integers(0, 1000))
@@ -75,7 +75,7 @@ def rich_catalogue(sources=1):
 @pytest.mark.parametrize("sources", [1, 3])
 def test_all_kinds_appear_in_their_shares(sources):
     catalogue = rich_catalogue(sources)
-    pairs = draw_pairs(catalogue, np.arange(1800), TRAINING, np.random.default_rng(1))
+    pairs = draw_pairs(catalogue, np.arange(1800), FOR_TRAINING, np.random.default_rng(1))
     kinds = catalogue.count_kinds(pairs)
     assert all(kinds[kind] > 20 for kind in PAIR_KINDS), kinds
     assert kinds["SA_DF"] > kinds["SA_SF"]
@@ -83,7 +83,7 @@ def test_all_kinds_appear_in_their_shares(sources):
 
 def test_epochs_differ():
     catalogue = rich_catalogue()
-    one, other = (draw_pairs(catalogue, np.arange(1800), TRAINING, np.random.default_rng(s)) for s in (1, 2))
+    one, other = (draw_pairs(catalogue, np.arange(1800), FOR_TRAINING, np.random.default_rng(s)) for s in (1, 2))
     assert {tuple(p) for p in one} != {tuple(p) for p in other}
 
 
