@@ -8,6 +8,10 @@
 #
 #   docker build -t pan21av --build-arg TORCH=torch==2.13.0+cpu --build-arg PIP_EXTRA_INDEX_URL="$INDEX" .
 #   docker build -t pan21av --build-arg TORCH=torch --build-arg PIP_EXTRA_INDEX_URL="$INDEX" .
+#
+# An ensemble of your own, in models/mine, as the one that answers:
+#
+#   docker build -t pan21av --build-arg MODELS=mine .
 
 # What to install is written in pyproject.toml alone. In a stage of its own, so that only another list, and no other
 # change of that file, makes the next stage anew.
@@ -42,6 +46,7 @@ FROM base
 LABEL org.opencontainers.image.title="pan21av" \
       org.opencontainers.image.description="Authorship verification: a calibrated probability, or an honest 0.5" \
       org.opencontainers.image.licenses="MIT"
-ENV PATH=/app/bin:$PATH PYTHONPATH=/app
+ARG MODELS=default
+ENV PATH=/app/bin:$PATH PYTHONPATH=/app PAN21AV_MODELS=$MODELS
 COPY --from=build /app /app
 ENTRYPOINT ["pan21av"]

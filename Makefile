@@ -9,7 +9,7 @@
 #   make train        an ensemble of your own: DATA=documents.jsonl OUT=folder
 #   make docker-test  the tests of the image
 # And these need nothing but Docker, or nothing at all:
-#   make docker       build the image
+#   make docker       build the image [MODELS=runs/mine]
 #   make docker-run   run it: IN=pairs.jsonl OUT=folder
 #   make clean        remove .venv and all that was built
 
@@ -58,8 +58,13 @@ train: $(READY)
 	@test -n "$(DATA)" || { echo "usage: make train DATA=documents.jsonl OUT=folder [CONFIG=settings.toml] [ARGS=...]"; exit 2; }
 	$(BIN)/pan21av train $(DATA) -o $(OUT) $(if $(CONFIG),--config $(CONFIG)) $(ARGS)
 
+# make docker [MODELS=runs/mine]: with an ensemble of your own, which goes into models/, as the one that answers
+MODELS ?=
+OWN    := $(notdir $(MODELS))
 docker:
-	docker build -t pan21av $(ARGS) .
+	@test -z "$(OWN)" || test -f "$(MODELS)/ensemble.json" || { echo "$(MODELS) holds no ensemble.json"; exit 2; }
+	@test -z "$(OWN)" || test "$(abspath $(MODELS))" = "$(abspath models/$(OWN))" || cp -rT "$(MODELS)" "models/$(OWN)"
+	docker build -t pan21av $(if $(OWN),--build-arg MODELS=$(OWN)) $(ARGS) .
 
 # make docker-run IN=folder-or-file OUT=folder: as the calling user, without network
 IN  ?=

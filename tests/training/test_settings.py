@@ -162,4 +162,4 @@ def test_the_shipped_recipe_is_a_file_like_any_other(tmp_path):
 )
 def test_settings_that_nothing_could_be_learnt_with(assignment, message):
     with pytest.raises(InputError, match=message):
-        small(assignment)
+        load_settings("default", None, [assignment])
