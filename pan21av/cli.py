@@ -86,7 +86,7 @@ def main(debug: bool, quiet: bool) -> None:
 @models_option
 @device_option
 @threads_option
-@click.option("--lenient", is_flag=True, help="Leave lines out that are no trials, instead of stopping.")
+@click.option("--lenient", is_flag=True, help="Skip lines that are not trials, instead of stopping.")
 @click.option("--details", is_flag=True, help="Also write what every member says of every pair, to details.npy.")
 @engine_option
 @address_option
@@ -213,7 +213,11 @@ def evaluate(as_json: bool, **options: Any) -> None:
     "--config", type=click.Path(exists=True, path_type=Path), help="Settings as a TOML file, instead of the recipe."
 )
 @click.option("--set", "assignments", multiple=True, metavar="SECTION.NAME=VALUE", help="One setting; may be repeated.")
-@click.option("--split", type=click.Choice(["topics", "authors"]), help="Which of them are disjoint between sets.")
+@click.option(
+    "--split",
+    type=click.Choice(["topics", "authors"]),
+    help="What training, calibration and validation must not share.",
+)
 @click.option("--notes", type=click.Path(exists=True, path_type=Path), help="Markdown to go into the model card.")
 @click.option("--members", "n_members", default=21, show_default=True, type=click.IntRange(1))
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0))

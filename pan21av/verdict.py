@@ -63,6 +63,11 @@ class Verdict:
                 return f"{strength} for {side}"
         return f"inconclusive, leaning towards {side}"
 
+    @property
+    def supported(self) -> bool:
+        """Whether the evidence supports a side, however weakly."""
+        return "support" in self.words
+
     def score(self, name: str) -> np.ndarray | None:
         """(M) of one of SCORES: "dml", "bfs" and "ual" are p(same author), "o2d2" is p(undecidable)."""
         return None if self.scores is None else self.scores[SCORES.index(name)]

@@ -43,7 +43,7 @@ class _Document:
     text: str  # "" once it was read
     embedding: Embedding | None = None  # D = 1
     notes: dict[str, str] = field(default_factory=dict)  # {kind: words}
-    hopeless: bool = False  # of such a text nothing can be said: it is not embedded
+    undecidable: bool = False  # of such a text nothing can be said: it is not embedded
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Verifier:
         under_way: deque[tuple[_Chunk, list[Future[Embedding]]]] = deque()
         with self._workers() as threads:
             for chunk, tokens in ordered_map(tokenise, jobs, pool, CHUNKS_TOKENISED_AHEAD):
-                under_way.append((chunk, self._start(self._fit(chunk.new, tokens), threads)))
+                under_way.append((chunk, self._start(self._readable(chunk.new, tokens), threads)))
                 if len(under_way) == CHUNKS_UNDER_WAY:
                     yield from self._finish(*under_way.popleft())
             while under_way:
@@ -133,16 +133,14 @@ class Verifier:
         rows = [torch.arange(len(side)).expand(count) for side in (first, second)]
         both = Embedding.join([first, second], "documents").to(self.device)
         said = self._score(both, rows[0], rows[1] + len(first), [()] * count)
-        least = self.ensemble.limits.min_tokens if self.ensemble.limits else 0
         answers = []
-        for number, verdict in enumerate(said):
-            rows_here = (int(rows[0][number]), int(rows[1][number]))
-            short = [
-                Note("too short", where, f"too short: fewer than {least} tokens")
-                for side, row, where in zip((first, second), rows_here, TEXTS, strict=True)
-                if side.tokens[row] < least
+        for verdict, one, other in zip(said, first.tokens[rows[0]], second.tokens[rows[1]], strict=True):
+            notes = [
+                Note(fault[0], where, fault[1])
+                for tokens, where in zip((one, other), TEXTS, strict=True)
+                if (fault := self.ensemble.limits and self.ensemble.limits.too_short(int(tokens)))
             ]
-            answers.append(Verdict.unusable(self.network.n_members, short) if short else verdict)
+            answers.append(Verdict.unusable(self.network.n_members, notes) if notes else verdict)
         return answers
 
     # ---- how it is done ------------------------------------------------------------------------------
@@ -191,7 +189,7 @@ class Verifier:
             "mend": ensemble.limits is not None,
         }
 
-    def _fit(self, documents: list[_Document], tokens: list[Tokens]) -> list[Tokens]:
+    def _readable(self, documents: list[_Document], tokens: list[Tokens]) -> list[Tokens]:
         """The tokens of those documents that something can be said of; the others are told why."""
         fit = []
         for document, read in zip(documents, tokens, strict=True):
@@ -199,7 +197,7 @@ class Verifier:
             limits = self.ensemble.limits
             fault = limits.fault(Shares.of(read, self.ensemble.vocabulary)) if limits else None
             if fault is not None:
-                document.hopeless = True
+                document.undecidable = True
                 document.notes[fault[0]] = fault[1]
             else:
                 fit.append(read)
@@ -222,7 +220,7 @@ class Verifier:
 
     def _finish(self, chunk: _Chunk, tasks: list[Future[Embedding]]) -> Iterator[tuple[Trial, Verdict]]:
         embedding = self._join(tasks) if tasks else None
-        for row, document in enumerate(document for document in chunk.new if not document.hopeless):
+        for row, document in enumerate(document for document in chunk.new if not document.undecidable):
             assert embedding is not None
             document.embedding = embedding[row : row + 1]
         for document in chunk.new:
@@ -233,7 +231,7 @@ class Verifier:
         for trial, pair, remarks in zip(chunk.trials, chunk.pairs, chunk.remarks, strict=True):
             if pair is None:
                 yield trial, Verdict.unusable(self.network.n_members)
-            elif pair[0].hopeless or pair[1].hopeless:
+            elif pair[0].undecidable or pair[1].undecidable:
                 yield trial, Verdict.unusable(self.network.n_members, _notes(pair, remarks))
             else:
                 yield trial, next(answers)

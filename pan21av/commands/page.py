@@ -56,7 +56,7 @@ def render(verifier: Verifier, verdict: Verdict, texts: tuple[str, str], names: 
 
 def _tone(verdict: Verdict) -> str:
     """A colour only where the evidence supports a side."""
-    return {None: "", True: "same", False: "different"}[verdict.decision] if "support" in verdict.words else ""
+    return {None: "", True: "same", False: "different"}[verdict.decision] if verdict.supported else ""
 
 
 def _sentence(verdict: Verdict) -> str:

@@ -87,13 +87,18 @@ def predict(
         "pairs_per_second": round((out.count - resumed) / seconds, 3),
     }
     write_whole(folder / REPORT, orjson.dumps(report, option=orjson.OPT_INDENT_2) + b"\n")
-    if notes:
-        log.info("notes: %s", ", ".join(f"{kind} ({count} pairs)" for kind, count in notes.most_common()))
+    _tell(report, folder / ANSWERS)
+    return report
+
+
+def _tell(report: dict[str, Any], answers: Path) -> None:
+    if report["notes"]:
+        log.info("notes: %s", ", ".join(f"{kind} ({count} pairs)" for kind, count in report["notes"].items()))
     log.info(
         "%d pairs in %.1f s (%.2f a second), %d non-responses -> %s",
-        out.count - resumed, seconds, report["pairs_per_second"], out.non_responses, folder / ANSWERS,
+        report["pairs"] - report["resumed_after"], report["seconds"], report["pairs_per_second"],
+        report["non_responses"], answers,
     )  # fmt: skip
-    return report
 
 
 def _identity(found: Inspection, ensemble: Path, details: bool) -> dict[str, Any]:

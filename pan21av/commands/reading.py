@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from ..data.batch import Batch, batch_of, window_spans
-from ..data.repair import repair
 from ..data.tokeniser import UNREADABLE, Tokeniser, Tokens
 from ..network.lda import standardise
 from ..verifier import Verifier
@@ -33,7 +32,7 @@ def readings(verifier: Verifier, texts: Sequence[str]) -> tuple[list[Reading], B
     """Both texts as the verdict rests on them, and the batch that they make."""
     config, tokeniser = verifier.config, verifier.ensemble.tokeniser
     if verifier.ensemble.limits is not None:
-        texts = [repair(text)[0] for text in texts]
+        texts = [tokeniser.repaired(text, config.max_tokens)[0] for text in texts]
     tokens = [tokeniser.tokenise(text, config.max_tokens) or [UNREADABLE] for text in texts]
     batch = batch_of([Tokens.of(t) for t in tokens], verifier.ensemble.vocabulary, config)
     with torch.inference_mode():

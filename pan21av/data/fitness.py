@@ -68,11 +68,17 @@ class Limits:
             raise ValueError(f"limits of a text must be numbers: {', '.join(sorted(names))}")
         return cls(**values)
 
+    def too_short(self, tokens: int) -> tuple[str, str] | None:
+        """`fault` as far as the number of tokens goes."""
+        if tokens >= self.min_tokens:
+            return None
+        count = "1 token" if tokens == 1 else f"{tokens} tokens"
+        return "too short", f"too short: {count}, of at least {self.min_tokens} that are needed"
+
     def fault(self, shares: Shares) -> tuple[str, str] | None:
         """Why no decision is possible on such a text, (kind, words); None if it is."""
-        if shares.tokens < self.min_tokens:
-            count = "1 token" if shares.tokens == 1 else f"{shares.tokens} tokens"
-            return "too short", f"too short: {count}, of at least {self.min_tokens} that are needed"
+        if short := self.too_short(shares.tokens):
+            return short
         if self._below(shares.words, self.min_words, shares.tokens):
             return (
                 "no words",

@@ -43,14 +43,14 @@ def find_file(place: str | Path, name: str) -> Path:
         if not place.is_dir():
             return place
         files = sorted(place.iterdir())
-    found = [p for p in files if bare_name(p) == name] or [p for p in files if _is_called(p, name)]
+    found = [p for p in files if bare_name(p) == name] or [p for p in files if is_called(p, name)]
     if len(found) != 1:
         listed = ", ".join(p.name for p in found) or f"no {name}"
         raise InputError(f"{place} should hold one {name}, but has {listed}")
     return found[0]
 
 
-def _is_called(path: Path, name: str) -> bool:
+def is_called(path: Path, name: str) -> bool:
     return bare_name(path) == name or bare_name(path).endswith((f"_{name}", f"-{name}"))
 
 
@@ -62,7 +62,7 @@ def find_pairs(place: str | Path) -> Path:
     lines = [p for p in files if bare_name(p).endswith(".jsonl") and "truth" not in p.name]
     if len(lines) < 2:
         return lines[0] if lines else find_file(place, "pairs.jsonl")
-    if not any(_is_called(p, "pairs.jsonl") for p in lines):
+    if not any(is_called(p, "pairs.jsonl") for p in lines):
         raise InputError(f"{place} should hold one pairs.jsonl, but has {', '.join(p.name for p in lines)}")
     return find_file(place, "pairs.jsonl")
 

@@ -28,7 +28,7 @@ finally:
 UNREADABLE = "\ufffd"  # stands for a text in which nothing counts as a token
 CHARS_PER_PIECE, MAX_PIECE = 1 << 14, 1 << 16  # matched at a time
 CHARS_PER_TOKEN = 64  # no text needs more; it keeps a "text" of 50 MB from costing a minute
-CHARS_MENDED_PER_TOKEN = 2 * CHARS_PER_TOKEN  # some of it may be mark-up
+CHARS_REPAIRED_PER_TOKEN = 2 * CHARS_PER_TOKEN  # some of it may be mark-up
 
 _UNIFIED = str.maketrans(
     {
@@ -136,16 +136,17 @@ class Tokeniser:
 
     def encode(self, text: str, limit: int | None = None, *, mend: bool = False) -> Tokens:
         """The document as the network will read it: never empty, and with `mend` without what is not the author's."""
-        if limit is None:
-            text, notes = repair(text) if mend else (text, {})
-            return Tokens.of(self.tokenise(text) or [UNREADABLE], notes)
-        beginning = text[: CHARS_MENDED_PER_TOKEN * (limit + 1)]
-        read, notes = repair(beginning) if mend else (beginning, {})
-        tokens = self.tokenise(read, limit + 1)
-        if len(tokens) > limit:
-            share = self._share_read(read, limit) * len(beginning) / len(text)
+        read, notes = self.repaired(text, limit) if mend else (text, {})
+        tokens = self.tokenise(read, None if limit is None else limit + 1)
+        if limit is not None and len(tokens) > limit:
+            share = self._share_read(read, limit) * min(1.0, CHARS_REPAIRED_PER_TOKEN * (limit + 1) / len(text))
             notes["cut"] = f"only its beginning was read: {limit:,} tokens, {share:.0%} of it"
         return Tokens.of(tokens[:limit] or [UNREADABLE], notes)
+
+    @staticmethod
+    def repaired(text: str, limit: int | None = None) -> tuple[str, dict[str, str]]:
+        """As much of a text as so many tokens can need, without what is not its author's, and notes on that."""
+        return repair(text if limit is None else text[: CHARS_REPAIRED_PER_TOKEN * (limit + 1)])
 
     def _share_read(self, text: str, limit: int) -> float:
         """About how much of a text its first tokens are: as many characters as come before the last of them."""

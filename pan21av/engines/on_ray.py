@@ -132,7 +132,7 @@ class ClusterAnswering:
 
         while shard := list(islice(trials, PAIRS_PER_SHARD)):
             arguments = (self.files, self.key, self.device, self.threads, __version__)
-            under_way.append((shard, answer.remote([trial.texts for trial in shard], *arguments)))
+            under_way.append((shard, answer.remote(shard, *arguments)))
             if len(under_way) >= SHARDS_PER_CORE * self.workers:
                 yield from first()
         while under_way:
@@ -140,11 +140,12 @@ class ClusterAnswering:
 
 
 def _answer_shard(
-    shard: list[tuple[str, str] | None], files: dict[str, bytes], key: str, device: str, threads: int, version: str
+    shard: list[Trial], files: dict[str, bytes], key: str, device: str, threads: int, version: str
 ) -> list[Verdict]:
     """What runs on a node."""
     _same_version(version)
-    return list(_verifier(_Files(files, key), device, threads).predict(shard))
+    verifier = _verifier(_Files(files, key), device, threads)
+    return [verdict for _, verdict in verifier.answer(shard)]
 
 
 def _same_version(version: str) -> None:

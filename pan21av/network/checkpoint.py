@@ -88,7 +88,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if found == 1:
         raise EnvironmentFault(
             f"{folder} is an ensemble of pan21av 0.1 (format 1): train it again with this version, "
-            "or use it with `pip install pan21av==0.1.0`"
+            "or use it with the one that wrote it"
         )
     if not isinstance(info, dict) or found != FORMAT:
         raise EnvironmentFault(f"{folder / MANIFEST} has format {found!r}; this version reads format {FORMAT}")

@@ -67,22 +67,24 @@ class Network(nn.Module):
     def embed(self, batch: Batch) -> Embedding:
         return self.embed_vectors(self.encoder(batch).vectors, batch)
 
+    def encoder_part(self, vectors: Tensor) -> Tensor:
+        """Document vectors (M, D, 2H) -> the part of the LEV that comes from the encoder, in their precision."""
+        return torch.tanh(self.metric(shared_mask(vectors, self.metric_dropout, self.training)))
+
     def embed_vectors(self, vectors: Tensor, batch: Batch) -> Embedding:
         """Document vectors (M, D, 2H) of a batch -> its embedding.
 
         In double precision: the last bits, which depend on the other documents of the batch, are then rounded away.
         """
-        vectors = shared_mask(vectors.double(), self.metric_dropout, self.training)
-        parts = [self.metric(vectors)]
+        parts = [self.encoder_part(vectors.double())]
         if self.lda is not None:
             assert batch.frequencies is not None
-            parts.append(self.lda(batch.frequencies.double(), batch.tokens))
-        y = torch.tanh(torch.cat(parts, -1))
+            parts.append(torch.tanh(self.lda(batch.frequencies.double(), batch.tokens)))
+        y = torch.cat(parts, -1)
         distance = None if self.cohort is None else self.cohort(y).float()
         return Embedding(y.float(), batch.tokens, self.config.lev_parts, distance)
 
     def score(self, pair: EmbeddingPair) -> Scores:
         p_bfs = self.bfs(pair)
-        confusion = self.ual.confusion(pair)
-        p_ual = self.ual.correct(confusion, p_bfs)
+        p_ual, confusion = self.ual(pair, p_bfs)
         return Scores(self.dml(pair), p_bfs, p_ual, self.o2d2(pair, confusion), confusion)

@@ -1,7 +1,8 @@
 """Two embeddings to what each member says of them: DML, BFS, UAL and O2D2.
 
-Called with an EmbeddingPair of P pairs, every score gives a probability (M, P); it takes from the pair what it
-reads, owns its dropout, and is the same with the two documents exchanged, to the last bit.
+Called with an EmbeddingPair of P pairs, every score gives a probability (M, P), UAL its confusion matrices beside it;
+it takes from the pair what it reads, owns its dropout, and is the same, to the last bit, with the two documents
+exchanged.
 """
 
 from __future__ import annotations
@@ -128,9 +129,10 @@ class UAL(nn.Module):
         # Less text, less certain: how fast.
         self.slope = nn.Parameter(torch.zeros(n_members)) if knows_length else None
 
-    def forward(self, pair: EmbeddingPair, p_bfs: Tensor) -> Tensor:
-        """-> p(same author) (M, P)"""
-        return self.correct(self.confusion(pair), p_bfs)
+    def forward(self, pair: EmbeddingPair, p_bfs: Tensor) -> tuple[Tensor, Tensor]:
+        """-> p(same author) (M, P), and the confusion matrices that it comes from (M, P, 2, 2)"""
+        confusion = self.confusion(pair)
+        return self.correct(confusion, p_bfs), confusion
 
     def confusion(self, pair: EmbeddingPair) -> Tensor:
         """C[..., j, i] = p(H_j | decided for H_i): columns sum to one -> (M, P, 2, 2)"""

@@ -51,8 +51,8 @@ def fit_o2d2(
         losses = []
         for pair, same in calibration.epoch(calibration.for_o2d2, rng, settings.batch):
             with torch.no_grad():
-                confusion = network.ual.confusion(pair)
-                label = labels(network.ual.correct(confusion, network.bfs(pair)), same, eps)
+                p, confusion = network.ual(pair, network.bfs(pair))
+                label = labels(p, same, eps)
             logit = detectors.logit(pair.expand(count), confusion.expand(count, -1, -1, -1))
             loss = F.binary_cross_entropy_with_logits(logit, label, reduction="none").mean(1).sum()
             optimiser.step(loss, rate)

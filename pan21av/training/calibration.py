@@ -18,9 +18,7 @@ from .prepared import CALIBRATE, Prepared
 from .sampling import FOR_CALIBRATION, FOR_SCORES, draw_pairs
 from .settings import Settings
 from .stage1 import embed_spans
-from .streams import Stream, numpy_stream
-
-COHORT_SEED = 12  # the same for all members: only their embeddings differ
+from .streams import COHORT_SEED, Stream, numpy_stream
 
 
 class LabelledPairs(NamedTuple):

@@ -19,9 +19,8 @@ STEPS = {
     "ensemble_o2d2": "ensemble + O2D2",
 }
 PARTS = {
-    "by kind of pair": "validation_by_kind",
-    "by length of both texts": "validation_by_length",
-    "by source": "validation_by_source",
+    "by kind of pair, and by length of both texts": ("validation_by_kind", "validation_by_length"),
+    "by source": ("validation_by_source",),
 }
 
 
@@ -55,7 +54,8 @@ def model_card(info: dict[str, Any], notes: str = "") -> str:
     """`info` is ensemble.json."""
     training = info["training"]
     eps = [member["eps"] for member in info["members"]]
-    tables = "\n\n".join(_part(title, info[key]) for title, key in PARTS.items() if info[key])
+    parts = {title: {k: v for key in keys for k, v in info[key].items()} for title, keys in PARTS.items()}
+    tables = "\n\n".join(_part(title, rows) for title, rows in parts.items() if rows)
     return f"""# Model card: {info["name"]}
 
 {len(eps)} members, trained with pan21av {training["version"]} (seed {training["seed"]}),
@@ -71,18 +71,20 @@ finished {training["finished"]}, {training["core_seconds"] / 60:.0f} core-minute
 
 ## Validation: authors never seen in training
 
-{_steps(info["validation"])}
-
 Ensemble + O2D2, with 95 % intervals of AUC and overall:
 
 {tables}
+
+What each step adds:
+
+{_steps(info["validation"])}
 
 Kinds: SA / DA same or different authors, SF / DF same or different topic; the paper reports SA_DF + DA_SF.
 Non-responses count as in PAN's evaluator; ECE is the expected calibration error of the answered trials.
 
 ![Reliability on the validation pairs](reliability.png)
 
-## To train it again
+## Provenance
 
 Settings and seed are in ensemble.json, under `training`; so is the SHA-256 of the corpus and of all that its
 preparation depends on: {training["corpus"]}. O2D2's eps, chosen per member on validation pairs: {min(eps):.3f} to

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
-from ..network.layers import Linear, shared_mask
+from ..network.layers import Linear
 from ..network.network import Network
+from ..vote import NON_RESPONSE
 from .crops import Crops
 from .losses import all_pairs, all_pairs_loss, balanced_accuracy, contrastive_loss, mean_records
 from .optimiser import Optimiser, linear
@@ -82,7 +83,7 @@ def contrastive_epoch(
         spans = next(batches)
         batch = prepared.batch(spans, frequencies=False).to(device)
         vectors = norm(network.encoder(batch).vectors[0])[None]
-        y = encoder_part(network, vectors)[0]
+        y = network.encoder_part(vectors)[0]
         contrast = contrastive_loss(y, settings.temperature)
         p, same = all_pairs(network.dml, y)
         pairs = all_pairs_loss(p, same)
@@ -92,17 +93,11 @@ def contrastive_epoch(
             {
                 "loss": contrast.item(),
                 "dml_loss": pairs.item(),
-                "accuracy": balanced_accuracy(p > 0.5, same),
+                "accuracy": balanced_accuracy(p > NON_RESPONSE, same),
                 "topic_accuracy": topic_accuracy,
             }
         )
     return mean_records(records)
-
-
-def encoder_part(network: Network, vectors: Tensor) -> Tensor:
-    """Standardised document vectors (1, D, 2H) -> the encoder's part of the LEV"""
-    y: Tensor = torch.tanh(network.metric(shared_mask(vectors, network.metric_dropout, network.training)))
-    return y
 
 
 def _probe(

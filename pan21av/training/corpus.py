@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.jsonlines import read_objects
-from ..data.pan import bare_name, find_file, find_pairs, read_truth, topics_of
+from ..data.pan import find_file, find_pairs, is_called, read_truth, topics_of
 from ..errors import InputError
 
 
@@ -74,12 +74,11 @@ def read_corpus(data: Sequence[Path], truth: Path | None = None) -> Iterator[Doc
 
 def _read_one(path: Path, truth: Path | None) -> Iterator[Document]:
     if path.is_dir():
-        names = [bare_name(p) for p in path.iterdir()]
-        if not any(name.endswith(("truth.jsonl", "documents.jsonl")) for name in names):
-            raise InputError(f"{path} holds neither one documents.jsonl nor one pairs.jsonl with its truth.jsonl")
-        if any(name.endswith("truth.jsonl") for name in names):
+        if any(is_called(p, "truth.jsonl") for p in path.iterdir()):
             return read_pan(find_pairs(path), find_file(path, "truth.jsonl"))
-        return read_documents(find_file(path, "documents.jsonl"))
+        if any(is_called(p, "documents.jsonl") for p in path.iterdir()):
+            return read_documents(find_file(path, "documents.jsonl"))
+        raise InputError(f"{path} holds neither one documents.jsonl nor one pairs.jsonl with its truth.jsonl")
     if not path.exists():
         raise InputError(f"{path} does not exist")
     return read_pan(path, find_file(truth, "truth.jsonl")) if truth else read_documents(path)

@@ -11,7 +11,7 @@ from ..network.embedding import MIN_TOKENS
 from .settings import Settings
 
 MAX_DOCUMENTS = 2_000  # looked at
-RAREST = 0.5  # per cent of the training texts lie beyond a limit, before the slack: they are not what their label says
+RAREST = 0.5  # per cent: the most extreme of the training texts are ignored, as not being what their label says
 SLACK = 0.8  # other people's texts are stranger than those
 
 

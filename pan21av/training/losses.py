@@ -32,8 +32,7 @@ def head_losses(network: Network, pair: EmbeddingPair, same: Tensor, ual_beta: f
     """BFS and UAL on embeddings (1, P, L) that they do not change; UAL does not change BFS."""
     pair = pair.detach()
     logit = network.bfs.log_ratio(pair)
-    confusion = network.ual.confusion(pair)
-    p_ual = network.ual.correct(confusion, torch.sigmoid(logit).detach())
+    p_ual, confusion = network.ual(pair, torch.sigmoid(logit).detach())
     return F.binary_cross_entropy_with_logits(logit, same), ual_loss(confusion, p_ual, same, ual_beta)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from collections.abc import Sequence
@@ -132,8 +133,14 @@ def _network(model: ModelConfig, prepared: Prepared, state: dict[str, Tensor], s
 def finish(task: MemberTask, stage_two: bytes, scores: dict[str, np.ndarray], result: dict[str, Any]) -> None:
     """Write what a finished member leaves; its result comes last and marks it as finished."""
     write_whole(task.folder / STAGE_TWO, stage_two)
-    np.savez(task.folder / VALIDATION_SCORES, **scores)  # type: ignore[arg-type]
+    write_whole(task.folder / VALIDATION_SCORES, npz(scores))
     write_whole(task.folder / RESULT, orjson.dumps(result, option=orjson.OPT_INDENT_2))
+
+
+def npz(arrays: dict[str, np.ndarray]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    return buffer.getvalue()
 
 
 def finished_files(task: MemberTask) -> dict[str, bytes]:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from ..network.network import Network
+from ..vote import NON_RESPONSE
 from .crops import Crops
 from .losses import balanced_accuracy, dml_loss, head_losses, mean_records
 from .optimiser import Optimiser, linear
@@ -43,7 +44,7 @@ def pair_epoch(
                 "dml_loss": dml.item(),
                 "bfs_loss": bfs.item(),
                 "ual_loss": ual.item(),
-                "accuracy": ((p_dml > 0.5) == same.bool()).float().mean().item(),
+                "accuracy": ((p_dml > NON_RESPONSE) == same.bool()).float().mean().item(),
                 "topic_accuracy": balanced_accuracy(topic_said, topic.bool()),
             }
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import io
 import logging
 import shutil
 import time
@@ -13,15 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 import torch
 
 from .. import __version__
+from ..data.textfiles import read_text
 from ..data.tokeniser import DEFAULT
 from ..engines import Engine, find_engine
 from ..errors import EnvironmentFault, InputError
-from ..files import output_folder, reading, write_whole, writing
+from ..files import output_folder, write_whole, writing
 from ..network.checkpoint import save_ensemble
 from ..runtime.device import choose_device, describe, warn_without_kernel
 from ..runtime.parallel import usable_cores
@@ -29,7 +28,7 @@ from ..runtime.progress import clock
 from ..vote import check_odd
 from .card import model_card
 from .limits import min_tokens
-from .member import HISTORY, RESULT, STAGE_ONE, MemberTask, finished_files, train_member, with_cohort
+from .member import HISTORY, RESULT, STAGE_ONE, MemberTask, finished_files, npz, train_member, with_cohort
 from .prepare import format_table, prepare
 from .prepared import Prepared
 from .report import ensemble_report, history_plot, member_scores, reliability_plot
@@ -74,6 +73,7 @@ def train(
     files = [Path(data)] if isinstance(data, (str, Path)) else [Path(path) for path in data]
     output = output_folder(output)
     work = Path(work) if work else output.with_name(output.name + ".work")
+    text = read_text(Path(notes)) if notes else ""
     machines = find_engine(engine, address, resources)
     if engine == "local":
         chosen = choose_device(device)
@@ -85,7 +85,7 @@ def train(
         jobs, devices = jobs or n_members, [device]  # every node chooses its own
         log.info("pan21av %s: %d members, on a cluster", __version__, n_members)
     with _locked(work):
-        with reading(work):
+        with writing(work):
             prepared = prepare(
                 files, work / "prepared", settings, truth=_path(truth), vectors=_path(vectors), seed=seed
             )
@@ -96,7 +96,6 @@ def train(
         if members or stages:
             log.info("%d members taken over from %s, and stage one of %d", members, output, stages)
         _train_members(tasks, jobs, machines)
-        text = Path(notes).read_text("utf-8") if notes else ""
         return _assemble(tasks, prepared, identity, output, text, time.time() - began)
 
 
@@ -200,7 +199,7 @@ def _assemble(
     extra = {
         "MODEL_CARD.md": model_card({"name": output.name, **info, "members": results}, notes).encode(),
         "validation_pairs.json": orjson.dumps(pairs),
-        ENSEMBLE_SCORES: _npz(scores),
+        ENSEMBLE_SCORES: npz(scores),
         "training.png": history_plot(tasks) or (before.read_bytes() if before.exists() else None),
         "reliability.png": reliability_plot(scores, prepared),
     }
@@ -217,9 +216,3 @@ def _assemble(
     log.info("%d members -> %s (%s)", len(tasks), output, clock(seconds))
     validation: dict[str, Any] = report["validation"]
     return validation
-
-
-def _npz(arrays: dict[str, np.ndarray]) -> bytes:
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-    return buffer.getvalue()

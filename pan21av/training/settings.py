@@ -140,7 +140,7 @@ class Settings:
             if getattr(getattr(self, section), key) < least:
                 raise ValueError(f"{name} must be at least {least}")
         if self.calibration.cohort == 1:
-            raise ValueError("calibration.cohort must be 0 or at least 2: nobody is in his own cohort")
+            raise ValueError("calibration.cohort must be 0 or at least 2: no author is in their own cohort")
         if self.model.cohort:
             raise ValueError("model.cohort follows from the corpus; set calibration.cohort")
         if self.calibration.cohort and not self.heads.epochs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..files import part_of
+from ..files import write_whole
 from ..metrics import auc, pan_metrics
 from ..network.embedding import Embedding
 from ..network.network import Network
-from .contrastive import DOCUMENTS_PER_BATCH, contrastive_epoch, encoder_part, fold, standardisation
+from .contrastive import DOCUMENTS_PER_BATCH, contrastive_epoch, fold, standardisation
 from .fit_lda import fit_lda
 from .optimiser import Optimiser
 from .pairs import pair_epoch
@@ -50,8 +51,9 @@ class State:
     def save(self, path: Path) -> None:
         content = {name: getattr(self, name).state_dict() for name in self.MODULES}
         content |= {name: getattr(self, name) for name in self.VALUES}
-        torch.save(content, part_of(path))
-        part_of(path).replace(path)
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
+        write_whole(path, buffer.getvalue())
 
     def load(self, path: Path, device: torch.device) -> None:
         content = torch.load(path, map_location=device, weights_only=True)
@@ -141,7 +143,7 @@ class StageOne:
         parts = []
         for at in range(0, len(spans), DOCUMENTS_PER_BATCH):
             batch = self.prepared.batch(spans[at : at + DOCUMENTS_PER_BATCH], frequencies=False).to(self.device)
-            parts.append(encoder_part(network, (network.encoder(batch).vectors - mean) * scale)[0])
+            parts.append(network.encoder_part((network.encoder(batch).vectors - mean) * scale)[0])
         y = torch.cat(parts)
         distance = (y[first] - y[second]).square().sum(-1).cpu().numpy()
         return {"dev_auc_distance": auc(self.prepared.catalogue.same_author(pairs), -distance)}

@@ -17,7 +17,7 @@ class Stream(IntEnum):
     SPLIT = 1
     FIXED_PAIRS = 2
     TABLE = 3
-    COHORT = 4  # of a seed that never changes: see calibration.COHORT_SEED
+    COHORT = 4  # of COHORT_SEED
     MEMBER = 5
     LIMITS = 6
     # of a member's seed
@@ -33,6 +33,9 @@ class Stream(IntEnum):
     HEAD_EPOCH = 25
     O2D2_WEIGHTS = 26
     O2D2_EPOCH = 27
+
+
+COHORT_SEED = 12  # one cohort for all ensembles of a corpus: only the members' embeddings of it differ
 
 
 def _sequence(seed: int, stream: Stream, index: int) -> np.random.SeedSequence:

@@ -158,7 +158,7 @@ def test_an_ensemble_of_the_first_format_says_what_to_do(copy, command):
     assert done.returncode == EnvironmentFault.exit_code
     (line,) = done.stderr.decode().splitlines()
     assert str(copy) in line
-    assert re.search("format 1.*: train it again with this version, or use it with `pip install pan21av==0.1.0`", line)
+    assert re.search("format 1.*: train it again with this version, or use it with the one that wrote it", line)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[1, 2]", b'{"format": "2"}'])

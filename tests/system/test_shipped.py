@@ -9,6 +9,9 @@ from support import ROOT
 
 from pan21av.commands.predict import predict
 from pan21av.network.checkpoint import find_ensemble, load_ensemble
+from pan21av.training.card import model_card
+from pan21av.training.limits import min_tokens
+from pan21av.training.settings import load_settings
 
 FOLDER = ROOT / "models" / "default"
 N_MEMBERS = 21
@@ -73,3 +76,13 @@ def test_example_texts_are_long_enough():
     lines = (ROOT / "examples" / "pairs.jsonl").read_text("utf-8").splitlines()
     assert len(lines) >= 8
     assert all(len(text.split()) >= 600 for line in lines for text in json.loads(line)["pair"])
+
+
+def test_it_was_made_by_the_shipped_recipe(manifest):
+    """The settings that `pan21av train` takes by default are its own, and so is what it asks of a text."""
+    settings = load_settings()
+    assert manifest["training"]["settings"] == settings.to_dict()
+    assert manifest["limits"]["min_tokens"] == min_tokens(settings)
+    card = (FOLDER / "MODEL_CARD.md").read_text("utf-8")
+    assert card == model_card(manifest, (ROOT / "models" / "default.md").read_text("utf-8"))
+    assert f"fewer than {min_tokens(settings)} tokens" in card

@@ -62,7 +62,7 @@ def made_network():
         return torch.full((*pair.first.shape[:2], 2, 2), 0.5)
 
     network = SimpleNamespace(config=TINY, o2d2=O2D2(1, DIM), bfs=p_ual)
-    network.ual = SimpleNamespace(confusion=confusion, correct=lambda _, p: p)
+    network.ual = lambda pair, p: (p, confusion(pair))
 
     def score(pair):
         c, p = confusion(pair), p_ual(pair)

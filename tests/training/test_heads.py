@@ -112,7 +112,7 @@ def test_ual_learns_what_length_means():
     bfs.projection.weight.zero_()  # says nothing: UAL must do it all
     fit_ual(ual, bfs, pairs_by_length(20_000, generator)[0], pairs_by_length(5_000, generator)[0], steps=800)
     (pair, _), truth = pairs_by_length(2_000, generator)
-    said = ual(pair, torch.full((1, 2_000), 0.5))
+    said = ual(pair, torch.full((1, 2_000), 0.5))[0]
     assert float((said - truth).abs().mean()) < 0.03
     assert float(ual.slope) == pytest.approx(-0.5, abs=0.12)
 
@@ -126,12 +126,12 @@ def test_what_was_fitted_is_what_ual_says(knows_length):
     ual.logits.weight.zero_()  # the other hidden units say nothing at all, here
     held_out = pairs_by_length(2_000, generator)[0]
     loss = fit_ual(ual, bfs, pairs_by_length(4_000, generator)[0], held_out, steps=60)
-    said = ual(held_out.pair, bfs(held_out.pair))
+    said = ual(held_out.pair, bfs(held_out.pair))[0]
     assert float(F.binary_cross_entropy(said, held_out.same)) == pytest.approx(loss, rel=1e-4)
     before = float(F.binary_cross_entropy(torch.full_like(said, 0.5), held_out.same))
     assert loss < before - 0.1
     # BFS may only move it by so much: logit +- MAX_TRUST.
-    sure = [ual(held_out.pair, torch.full_like(said, p)).logit() for p in (0.0, 1.0)]
+    sure = [ual(held_out.pair, torch.full_like(said, p))[0].logit() for p in (0.0, 1.0)]
     scantness = held_out.pair.lengths[:, 0]
     g = (float(ual.slope) * scantness).exp() if knows_length else torch.ones_like(scantness)
     assert ((sure[1] - sure[0]) / g).abs().max() <= 2 * MAX_TRUST + 1e-3

@@ -157,7 +157,7 @@ def test_the_shipped_recipe_is_a_file_like_any_other(tmp_path):
         ("contrastive.authors=1", "contrastive.authors must be at least 2"),  # a batch of one would be drawn for ever
         ("abstention.eps_steps=0", "abstention.eps_steps must be at least 1"),
         ("calibration.draws=0", "calibration.draws must be at least 1"),
-        ("calibration.cohort=1", "nobody is in his own cohort"),
+        ("calibration.cohort=1", "no author is in their own cohort"),
     ],
 )
 def test_settings_that_nothing_could_be_learnt_with(assignment, message):
