@@ -24,9 +24,10 @@ from support import FITTED, HANGS, LAX_LIMITS, TINY, WORDS, random_network, writ
 
 from pan21av.commands.predict import predict
 from pan21av.data.tokeniser import CHARS_PER_TOKEN
+from pan21av.data.trials import TrialFile
 from pan21av.network import kernel
 from pan21av.network.checkpoint import MANIFEST, member_files
-from pan21av.verifier import PAIRS_PER_CHUNK
+from pan21av.verifier import PAIRS_PER_CHUNK, Verifier
 
 KILLS = int(os.environ.get("PAN21AV_KILLS", "3"))
 GOOD = ["the old house was there, but they had it", "it was not for you to be here with that"]
@@ -131,9 +132,10 @@ def mending_ensemble(tmp_path_factory):
 def test_odd_texts_are_answered(mending_ensemble, tmp_path, fault):
     (tmp_path / "pairs.jsonl").write_bytes(ODD_TEXTS[fault])
     predict(str(tmp_path), tmp_path / "out", models=mending_ensemble)
-    (answer,) = answers(tmp_path / "out")
-    assert answer["id"] == "a"
-    assert 0 <= answer["value"] <= 1
+    with TrialFile(str(tmp_path / "pairs.jsonl"), tmp_path) as file:
+        (trial,) = file.read()
+    verdict = Verifier.load(mending_ensemble).verify(*trial.texts)
+    assert answers(tmp_path / "out") == [{"id": "a", "value": verdict.probability}]
 
 
 def test_a_lone_surrogate_as_id(tiny_ensemble, tmp_path):
@@ -312,8 +314,9 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(long_run, tmp_path
             assert part.exists()
             kills += 1
         kept = part.read_bytes().count(b"\n") if part.exists() else 0
+        moving = (out / "details.npy").exists()  # killed between the two moves at the end: it may begin anew
         report = predict(str(folder), out, models=models, details=True)
-        assert report["resumed_after"] == kept - kept % PAIRS_PER_CHUNK
+        assert moving or report["resumed_after"] == kept - kept % PAIRS_PER_CHUNK
         resumed += report["resumed_after"] > 0
         same_as_whole(folder, out, ("answers.jsonl", "details.npy"))
     assert resumed
