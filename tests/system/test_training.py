@@ -113,7 +113,7 @@ def test_finished_members_are_kept_and_other_settings_refused(tmp_path):
     docs = generated_corpus.documents(60, each=4, topics=8, sentences=10)
     generated_corpus.write(corpus, [{key: doc[key] for key in ("author", "text")} for doc in docs])
     train(corpus, out, settings=small(), n_members=1, jobs=1)
-    assert [record["topic_accuracy"] for record in history(work)[:4]] == [None] * 4
+    assert not any("topic_accuracy" in record for record in history(work)[:4])  # never measured
     assert (out / "training.png").read_bytes().startswith(b"\x89PNG")
     kinds = json.loads((out / "ensemble.json").read_text())["training"]["splits"]["validation"]
     assert kinds["SA_DF"] == kinds["DA_DF"] == 0 < kinds["SA_SF"]
