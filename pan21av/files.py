@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,16 @@ def output_folder(path: str | os.PathLike[str]) -> Path:
 def part_of(path: Path) -> Path:
     """Where a file is while it is being written; never ends in .jsonl, of which TIRA takes exactly one."""
     return path.with_name(path.name + ".part")
+
+
+def replace_folder(building: Path, folder: Path) -> None:
+    """Put a folder that is ready in the place of an old one, which is gone only then."""
+    old = folder.with_name(f".{folder.name}.old")
+    if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)  # of a run that was killed just before it removed this
+        folder.rename(old)
+    building.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -28,7 +28,7 @@ from ..data.fitness import Limits
 from ..data.tokeniser import Tokeniser, find_tokeniser
 from ..data.vocabulary import Vocabulary
 from ..errors import EnvironmentFault
-from ..files import reading, writing
+from ..files import reading, replace_folder, writing
 from ..vote import SCORES, check_odd
 from .embedding import Embedding
 from .network import Network
@@ -248,11 +248,6 @@ def _write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         for name, data in files.items():
             (building / name).write_bytes(data)
         building.chmod(0o755)
-        old = folder.with_name(f".{folder.name}.old")
-        if folder.exists():
-            shutil.rmtree(old, ignore_errors=True)  # of a run that was killed just before it removed this
-            folder.rename(old)
-        building.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
+        replace_folder(building, folder)
     finally:
         shutil.rmtree(building, ignore_errors=True)

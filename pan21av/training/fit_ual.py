@@ -11,11 +11,13 @@ from torch.nn import functional as F
 
 from ..network.scores import BFS, UAL
 from .calibration import LabelledPairs
+from .optimiser import Optimiser
 
 # BFS also counts what two texts have in common against the average of its authors; of texts unlike
 # all of those everything seems in common. UAL sees differences only, so BFS may move it by so much.
 MAX_TRUST = 0.5
 RIDGES = (0.001, 0.01, 0.1, 1.0)  # tried
+LR = 0.03
 STEPS_PER_LOOK = 10  # at the held-out pairs
 
 
@@ -83,12 +85,10 @@ def fit_ual(ual: UAL, bfs: BFS, pairs: LabelledPairs, held_out: LabelledPairs, s
     for ridge in RIDGES:
         start = _Start(squares.shape[1]).to(squares.device)
         few = [start.trust, start.bias, start.log_k, start.slope, start.lengths]
-        adam = torch.optim.Adam([{"params": few, "lr": 0.03}, {"params": [start.level, start.own], "lr": 0.003}])
+        optimiser = Optimiser(few, slow=[start.level, start.own])  # one weight for every difference
         for step in range(1, steps + 1):
             loss = F.binary_cross_entropy(start(seen), seen.same) + ridge * start.own.square().sum()
-            adam.zero_grad(set_to_none=True)
-            loss.backward()
-            adam.step()
+            optimiser.step(loss, LR)
             if step % STEPS_PER_LOOK == 0:
                 with torch.no_grad():
                     now = float(F.binary_cross_entropy(start(unseen), unseen.same))

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+SLOW = 0.1
+
 
 def linear(start: float, end: float, at: float) -> float:
     """From `start` at 0 to `end` at 1, and no further."""
@@ -15,13 +17,19 @@ def linear(start: float, end: float, at: float) -> float:
 
 
 class Optimiser:
-    def __init__(self, parameters: Iterable[nn.Parameter], clip: float | None = None) -> None:
-        self.parameters, self.clip = list(parameters), clip
-        self.adam = torch.optim.Adam(self.parameters)
+    """`slow` parameters learn at a tenth of the rate."""
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], clip: float | None = None, slow: Iterable[nn.Parameter] = ()
+    ) -> None:
+        fast, slow = list(parameters), list(slow)
+        self.parameters, self.clip = fast + slow, clip
+        groups = [{"params": fast, "share": 1.0}, {"params": slow, "share": SLOW}]
+        self.adam = torch.optim.Adam([group for group in groups if group["params"]])
 
     def step(self, loss: Tensor, rate: float) -> None:
         for group in self.adam.param_groups:
-            group["lr"] = rate
+            group["lr"] = group["share"] * rate
         self.adam.zero_grad(set_to_none=True)
         loss.backward()
         if self.clip is not None:

@@ -21,6 +21,7 @@ from ..data.frequencies import count_frequencies
 from ..data.tokeniser import DEFAULT, Tokens, encode_all
 from ..data.vocabulary import Vocabulary
 from ..errors import InputError
+from ..files import replace_folder
 from ..runtime.parallel import ordered_map, usable_cores, worker_pool
 from .corpus import Document, read_corpus
 from .limits import MAX_DOCUMENTS, learn_limits
@@ -87,8 +88,7 @@ def prepare(
         "table": _table(catalogue, split, fixed, seed),
     }
     (building / MANIFEST).write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2))
-    shutil.rmtree(folder, ignore_errors=True)
-    building.rename(folder)
+    replace_folder(building, folder)
     return Prepared.load(folder, settings.model)
 
 

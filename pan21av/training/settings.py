@@ -26,9 +26,9 @@ else:
 class DataSettings:
     """Preparation: vocabulary, splits, fixed pairs."""
 
-    words: int = 5000  # size of the vocabulary
-    chars: int = 300
-    lowercase: bool = True
+    words: int = 5000  # size of the vocabulary: the paper's
+    chars: int = 300  # likewise
+    lowercase: bool = True  # words are looked up so; characters keep their case
     min_tokens: int = 100  # shorter documents are left out: they say little of their author
     split: str = "topics"  # "topics": authors and topics disjoint; "authors": authors only, for coarse topics
     train_share: float = 0.75  # of the topics (or authors); the rest is halved
@@ -47,9 +47,9 @@ class ContrastiveSettings:
     max_windows: int = 32  # longest crop
     same_topic: float = 0.0  # share of batches with authors of as few topics as possible
     cross_topic: float = 0.0  # share of authors whose two documents are of different topics, if they can
-    lr: float = 3e-3
-    lr_end: float = 3e-4
-    temperature: float = 3.0
+    lr: float = 3e-3  # at the start
+    lr_end: float = 3e-4  # reached linearly with the last step
+    temperature: float = 3.0  # squared distances are divided by it
     dml_weight: float = 0.0  # of the cross-entropy of p_DML over all pairs: it gives distances one scale
     source_balance: float = 0.5  # sources are drawn with probability authors^this
 
@@ -59,7 +59,7 @@ class PairSettings:
     """Stage one as in the paper: pairs, with the joint loss DML + BFS + UAL."""
 
     epochs: int = 35
-    batch: int = 40
+    batch: int = 40  # pairs; this and the rates are the published program's
     lr: float = 6e-4
     lr_end: float = 2e-4
     lr_fall_epochs: int = 30  # then lr_end is reached
@@ -89,10 +89,10 @@ class HeadSettings:
     """DML, BFS and UAL fitted anew on unseen authors: their posteriors must hold for those."""
 
     epochs: int = 0  # 0: they stay as stage one left them, as in the paper
-    batch: int = 40
-    lr: float = 1e-3
-    ual_beta: float = 0.03  # weight of the confusion matrices' entropy
-    dropout: float = 0.0
+    batch: int = 40  # pairs, as in stage one
+    lr: float = 1e-3  # falls to a tenth
+    ual_beta: float = 0.03  # weight of the confusion matrices' entropy, less than the paper's
+    dropout: float = 0.0  # of LEVs before BFS, and of UAL's hidden layer
     logit_scale: float = 1.0  # on UAL's logits: the mean of members that differ is less certain than each of them
 
 
@@ -100,14 +100,14 @@ class HeadSettings:
 class AbstentionSettings:
     """O2D2."""
 
-    epochs: int = 60
+    epochs: int = 60  # these five are the published program's
     batch: int = 30
     lr: float = 1e-3
     lr_end: float = 5e-4
     dropout: float = 0.25
     eps_min: float = 0.05  # a posterior that near to a half counts as undecidable; chosen on validation pairs
-    eps_max: float = 0.15
-    eps_steps: int = 5
+    eps_max: float = 0.15  # the paper's range
+    eps_steps: int = 5  # candidates tried side by side
 
 
 MINIMA = {

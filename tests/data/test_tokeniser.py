@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from pan21av.data.tokeniser import (
     CHARS_PER_TOKEN,
     DEFAULT,
+    MAX_PIECE,
     SPACES,
     UNREADABLE,
     Tokens,
@@ -91,14 +93,31 @@ def test_unknown_tokenisers():
         find_tokeniser("pan21av-0")
 
 
-def test_long_texts_are_read_in_pieces(monkeypatch):
-    """NLTK ends a match after five seconds, in which the CPU time of all threads counts. Here after a tenth of one:
-    all of this text at a time would take several of them."""
-    monkeypatch.setattr("nltk.redos.DEFAULT_TIMEOUT", 0.1)
-    text = "one (two) " * 60_000
-    assert default.tokenise(text) == ["one", "(", "two", ")"] * 60_000
+class Watched:
+    """A pattern that keeps how much it was given at a time."""
+
+    def __init__(self, pattern):
+        self.pattern, self.longest = pattern, 0
+
+    def tokenize(self, text):
+        self.longest = max(self.longest, len(text))
+        return self.pattern.tokenize(text)
+
+    def span_tokenize(self, text):
+        self.longest = max(self.longest, len(text))
+        return self.pattern.span_tokenize(text)
+
+
+@pytest.mark.parametrize("text", ["one (two) " * 60_000, "(x)" * 100_000])
+def test_long_texts_are_read_in_pieces(text):
+    """NLTK ends a match after five seconds, so none is given more than a piece, spaces or not."""
+    watched = Watched(default.pattern)
+    tokeniser = replace(default, pattern=watched)
+    expected = re.findall(r"\w+|[()]", text)
+    assert tokeniser.tokenise(text) == expected
     normalised = default.normalise(text)
-    assert [normalised[start:end] for start, end in default.spans(normalised)] == ["one", "(", "two", ")"] * 60_000
+    assert [normalised[start:end] for start, end in tokeniser.spans(normalised)] == expected
+    assert watched.longest <= MAX_PIECE
 
 
 @example([" " * 40, " " * 40, "b!"], 1)
