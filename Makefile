@@ -79,10 +79,10 @@ docker-test: $(READY)
 	$(BIN)/python -m pytest -m docker
 
 clean:
-	rm -rf $(VENV) build dist out *.egg-info pan21av/network/_kernel*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist out *.egg-info pan21av/network/_kernel*.so pan21av/data/_ngrams*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # The package is installed in place, so only its metadata and the kernel need a new install.
-$(READY): pyproject.toml constraints.txt pan21av/network/csrc/kernel.c pan21av/network/csrc/kernel_body.h
+$(READY): pyproject.toml constraints.txt pan21av/network/csrc/kernel.c pan21av/network/csrc/kernel_body.h pan21av/data/csrc/ngrams.c
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
 	touch $@

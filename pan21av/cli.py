@@ -122,6 +122,8 @@ def verify(first: Path, second: Path, as_json: bool, **options: Any) -> None:
         f"Of {verdict.abstained + verdict.same + verdict.different} members {verdict.abstained} abstained, "
         f"{verdict.same} said same, {verdict.different} different."
     )
+    if verdict.kind:
+        click.echo(f"{verdict.kind[0].upper()}{verdict.kind[1:]}.")
 
 
 @main.command()

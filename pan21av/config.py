@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 VARIANTS = ("paper", "published")
 MAX_SIZE = 4096
-MAX_LDA_CHARS = 64  # their pairs are features: the number grows with its square
 # Positions of the character filters that the kernel can tell apart: it keeps the place of a maximum in 8 bits.
 MAX_CHAR_POSITIONS = 256
-MAY_BE_ZERO = ("lda_dim", "lda_words", "lda_chars", "cohort")
+MAY_BE_ZERO = ("encoder_dim", "ngram_dim", "ngram_features", "cohort")
 
 
 @dataclass(frozen=True)
@@ -27,11 +26,10 @@ class ModelConfig:
     window_tokens: int = 30
     window_hop: int = 26
     max_windows: int = 210
-    lev_dim: int = 60  # linguistic embedding vector, both parts together
+    encoder_dim: int = 60  # the part of the linguistic embedding vector (LEV) that comes from the encoder; 0: none
+    ngram_dim: int = 0  # the part that comes from n-grams (network/ngram_part.py); 0: none, as in the paper
+    ngram_features: int = 0  # n-grams that a member reads
     bfs_dim: int = 40
-    lda_dim: int = 0  # the part of the LEV that comes from frequencies (network/lda.py); 0: none, as in the paper
-    lda_words: int = 0
-    lda_chars: int = 0
     cohort: int = 0  # texts that distances are normalised by (network/cohort.py); 0: none, as in the paper
     variant: str = "paper"  # "published": the formulas of the authors' program, which differ from the paper's
 
@@ -41,10 +39,8 @@ class ModelConfig:
             least = 0 if field.name in MAY_BE_ZERO else 1
             if field.type == "int" and not (type(value) is int and least <= value <= MAX_SIZE):
                 raise ValueError(f"model.{field.name} must be a number from {least} to {MAX_SIZE}, not {value!r}")
-        if self.lda_dim >= self.lev_dim:
-            raise ValueError("model.lda_dim must be less than model.lev_dim")
-        if self.lda_chars > MAX_LDA_CHARS:
-            raise ValueError(f"model.lda_chars must be at most {MAX_LDA_CHARS}")
+        if not self.lev_dim:
+            raise ValueError("model.encoder_dim and model.ngram_dim must not both be 0")
         if self.chars_per_token + self.char_width - 1 > MAX_CHAR_POSITIONS:
             raise ValueError(f"model.chars_per_token + char_width must be at most {MAX_CHAR_POSITIONS + 1}")
         if self.window_hop > self.window_tokens:
@@ -62,13 +58,18 @@ class ModelConfig:
         return self.tokens_in(self.max_windows)
 
     @property
-    def lda_features(self) -> int:
-        return self.lda_words + 1 + (self.lda_chars + 1) ** 2 if self.lda_dim else 0
+    def lev_dim(self) -> int:
+        return self.encoder_dim + self.ngram_dim
 
     @property
     def lev_parts(self) -> tuple[int, ...]:
-        """How many numbers of the LEV come from the encoder, and how many from frequencies."""
-        return (self.lev_dim - self.lda_dim, self.lda_dim) if self.lda_dim else (self.lev_dim,)
+        """How many numbers of the LEV come from the encoder, and how many from n-grams."""
+        return tuple(dim for dim in (self.encoder_dim, self.ngram_dim) if dim)
+
+    @property
+    def encoder_alone(self) -> ModelConfig:
+        """What stage one trains by gradients."""
+        return replace(self, ngram_dim=0, ngram_features=0, cohort=0, bfs_dim=min(self.bfs_dim, self.encoder_dim))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -5,6 +5,8 @@ Definitions as in PAN's evaluator of 2021-05-28; what a non-response is, vote.py
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from .vote import answered, says_same
@@ -68,7 +70,9 @@ def pan_metrics(truth: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
 
 def calibration(truth: np.ndarray, values: np.ndarray, bins: int = 10) -> dict[str, float]:
-    """Accuracy, mean confidence, expected and maximal calibration error over bins of confidence in [0, 1].
+    """Accuracy, mean confidence, expected and maximal calibration error over bins of confidence in [0, 1]; and, as
+    `ece_p`, the expected error over bins of the probability itself, where errors on the two sides of a half do not
+    cancel.
 
     Confidence is the probability of the decision taken, max(p, 1 - p); non-responses are left out.
     """
@@ -76,21 +80,28 @@ def calibration(truth: np.ndarray, values: np.ndarray, bins: int = 10) -> dict[s
     there = answered(values)
     truth, values = truth[there], values[there]
     if not len(values):
-        return dict.fromkeys(("accuracy", "confidence", "ece", "mce"), float("nan"))
+        return dict.fromkeys(("accuracy", "confidence", "ece", "mce", "ece_p"), float("nan"))
     confidence = np.maximum(values, 1 - values)
     correct = says_same(values) == truth
-    index = np.minimum((confidence * bins).astype(int), bins - 1)
-    gaps, shares = [], []
-    for b in np.unique(index):
-        here = index == b
-        gaps.append(abs(float(correct[here].mean() - confidence[here].mean())))
-        shares.append(float(here.mean()))
+    gaps, shares = _gaps(correct, confidence, bins)
     return {
         "accuracy": float(correct.mean()),
         "confidence": float(confidence.mean()),
         "ece": float(np.dot(gaps, shares)),
         "mce": max(gaps),
+        "ece_p": float(np.dot(*_gaps(truth, values, bins))),
     }
+
+
+def _gaps(outcomes: np.ndarray, probabilities: np.ndarray, bins: int) -> tuple[list[float], list[float]]:
+    """In each bin that is in use: how far the mean outcome is from the mean probability, and the bin's share."""
+    index = np.minimum((probabilities * bins).astype(int), bins - 1)
+    gaps, shares = [], []
+    for b in np.unique(index):
+        here = index == b
+        gaps.append(abs(float(outcomes[here].mean() - probabilities[here].mean())))
+        shares.append(float(here.mean()))
+    return gaps, shares
 
 
 def all_metrics(truth: np.ndarray, values: np.ndarray) -> dict[str, float]:
@@ -104,6 +115,19 @@ def resamples(trials: int, count: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(trials, size=(count, trials), dtype=np.int32)
 
 
+def resamples_by_author(authors: np.ndarray, count: int, seed: int = 0) -> list[np.ndarray]:
+    """The same for pairs of texts by `authors` (P, 2): authors are drawn with replacement, and a pair comes as often
+    as its author does, or as its two authors do together."""
+    numbers, pairs = np.unique(authors, return_inverse=True)
+    first, second = pairs.reshape(-1, 2).T
+    rng, samples = np.random.default_rng(seed), []
+    for _ in range(count):
+        times = np.bincount(rng.integers(len(numbers), size=len(numbers)), minlength=len(numbers))
+        often = np.where(first == second, times[first], times[first] * times[second])
+        samples.append(np.repeat(np.arange(len(first)), often))
+    return samples
+
+
 def interval(drawn: list[float]) -> tuple[float, float]:
     """The middle 95 % of what the samples gave; NaN without any."""
     if not drawn:
@@ -112,7 +136,9 @@ def interval(drawn: list[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def bootstrap_intervals(truth: np.ndarray, values: np.ndarray, samples: np.ndarray) -> dict[str, tuple[float, float]]:
+def bootstrap_intervals(
+    truth: np.ndarray, values: np.ndarray, samples: Iterable[np.ndarray]
+) -> dict[str, tuple[float, float]]:
     """95 % intervals of PAN's measures; none without samples."""
     drawn = [pan_metrics(truth[rows], values[rows]) for rows in samples]
     return {key: interval([figures[key] for figures in drawn]) for key in PAN_KEYS if drawn}

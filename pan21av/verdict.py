@@ -16,6 +16,8 @@ SUPPORT = ((100.0, "moderately strong support"), (10.0, "moderate support"), (2.
 CAUTION = "Research only: no forensic, legal, disciplinary or hiring decision may rest on this."
 
 
+MIN_FAMILIAR = 0.5  # from which probability on a kind of text counts as known
+
 TEXTS, BOTH = ("first text", "second text"), "both texts"  # what a note is on
 
 
@@ -39,6 +41,7 @@ class Verdict:
     scores: np.ndarray | None = None  # (4, M): what every member says, in the order of SCORES; None: nobody was asked
     distance: float | None = None  # squared, between the embeddings as DML reads them; mean over members
     notes: tuple[Note, ...] = ()
+    familiar: int | None = None  # members that take it for a kind of text that they know; None: they cannot say
 
     @classmethod
     def unusable(cls, n_members: int, notes: Iterable[Note] = ()) -> Verdict:
@@ -68,6 +71,14 @@ class Verdict:
         """Whether the evidence supports a side, however weakly."""
         return "support" in self.words
 
+    @property
+    def kind(self) -> str:
+        """How familiar the kind of text is, in words; empty if that is not known."""
+        if self.familiar is None:
+            return ""
+        members = self.abstained + self.same + self.different
+        return f"{self.familiar} of {members} members take it for a kind of text that they know"
+
     def score(self, name: str) -> np.ndarray | None:
         """(M) of one of SCORES: "dml", "bfs" and "ual" are p(same author), "o2d2" is p(undecidable)."""
         return None if self.scores is None else self.scores[SCORES.index(name)]
@@ -84,6 +95,7 @@ class Verdict:
             "same": self.same,
             "different": self.different,
             "distance": self.distance,
+            "familiar": self.familiar,
             "notes": [note._asdict() for note in self.notes],
             "scores": scores,
         }
@@ -100,11 +112,18 @@ class Verdict:
         return hash((self.probability, self.abstained, self.same, self.different))
 
 
-def verdicts(scores: np.ndarray, distances: np.ndarray, notes: Iterable[tuple[Note, ...]]) -> Iterator[Verdict]:
-    """Scores (4, M, P), distances (P) and notes of P pairs -> their verdicts."""
+def verdicts(
+    scores: np.ndarray,
+    distances: np.ndarray,
+    notes: Iterable[tuple[Note, ...]],
+    familiar: np.ndarray | None = None,
+) -> Iterator[Verdict]:
+    """Scores (4, M, P), distances (P) and notes of P pairs -> their verdicts; `familiar` (M, P): how probable it is
+    that a member knows the kind of text."""
     votes = vote(scores[SCORES.index("ual")], scores[SCORES.index("o2d2")])
     for p, (answer, remarks) in enumerate(zip(votes.answers, notes, strict=True)):
         yield Verdict(
             float(answer), int(votes.abstains[:, p].sum()), int(votes.same[p]), int(votes.different[p]),
             scores[:, :, p], float(distances[p]), remarks,
+            None if familiar is None else int((familiar[:, p] >= MIN_FAMILIAR).sum()),
         )  # fmt: skip

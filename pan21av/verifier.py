@@ -112,7 +112,9 @@ class Verifier:
 
     def embed(self, texts: Sequence[str]) -> Embedding:
         """The members' embeddings of texts, to be compared as often as you like."""
-        parts = [Embedding.empty(self.network.n_members, self.config.lev_parts, cohort=self.config.cohort > 0)]
+        nothing = torch.zeros(self.network.n_members, 0, self.config.lev_dim, device=self.device)
+        with torch.inference_mode():
+            parts = [self.network.embedding(nothing, nothing[0, :, 0]).to(torch.device("cpu"))]
         with self._workers() as threads:
             for at in range(0, len(texts), 2 * PAIRS_PER_CHUNK):
                 tokens = encode_all(texts[at : at + 2 * PAIRS_PER_CHUNK], **self._reading)
@@ -258,9 +260,11 @@ class Verifier:
         """Verdicts on the pairs of documents in rows `first` and `second`."""
         with torch.inference_mode():
             pair = embedding.pair(first, second)
-            scores = self.network.score(pair).stacked().numpy().astype(np.float64)
+            said = self.network.score(pair)
+            scores = said.stacked().numpy().astype(np.float64)
             distances = pair.distance.mean(0).cpu().numpy()
-        return verdicts(scores, distances, notes)
+            familiar = None if said.familiar is None else said.familiar.cpu().numpy()
+        return verdicts(scores, distances, notes, familiar)
 
 
 def _trial(number: int, pair: tuple[str, str] | None) -> Trial:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,6 +60,21 @@ def test_scores_of_three_members_on_two_pairs():
         first.score("p_ual")
 
 
+def test_members_that_know_the_kind_of_text():
+    """By hand: two of three on the first pair, none on the second; a number that is none is no knowledge."""
+    familiar = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, np.nan]])
+    scores, distances, notes = np.full((4, 3, 2), 0.25), np.ones(2), [(), ()]
+    first, second = verdicts(scores, distances, notes, familiar)
+    assert (first.familiar, second.familiar) == (2, 0)
+    assert first.kind == "2 of 3 members take it for a kind of text that they know"
+    assert second.kind == "0 of 3 members take it for a kind of text that they know"
+    # What they say does not depend on it.
+    for one, other in zip(verdicts(scores, distances, notes), (first, second), strict=True):
+        assert (one.familiar, one.kind) == (None, "")
+        assert one == replace(other, familiar=None)
+    assert Verdict.unusable(3).familiar is None
+
+
 def test_as_json():
     """Plain values that come back as they were."""
     note = Note("cut", "first text", "only its beginning")
@@ -66,10 +82,11 @@ def test_as_json():
     verdict = Verdict(0.75, 0, 1, 0, scores, 1.5, (note,))
     assert json.loads(json.dumps(verdict.to_dict())) == {
         "probability": 0.75, "words": "weak support for the same author", "decision": True,
-        "members": 1, "abstained": 0, "same": 1, "different": 0, "distance": 1.5,
+        "members": 1, "abstained": 0, "same": 1, "different": 0, "distance": 1.5, "familiar": None,
         "notes": [{"kind": "cut", "where": "first text", "words": "only its beginning"}],
         "scores": {"dml": [0.25], "bfs": [0.5], "ual": [0.75], "o2d2": [0.125]},
     }  # fmt: skip
+    assert replace(verdict, familiar=1).to_dict() == {**verdict.to_dict(), "familiar": 1}
     unusable = Verdict.unusable(3).to_dict()
     assert (unusable["members"], unusable["scores"], unusable["distance"]) == (3, None, None)
 
@@ -80,5 +97,6 @@ def test_equal_verdicts():
 
     assert one() == one()
     assert len({one(), one()}) == 1
-    for other in (Verdict(0.75, 0, 1, 0, np.full((4, 1), 0.5), 1.5), Verdict(0.75, 0, 1, 0), Verdict.unusable(1)):
+    others = (Verdict(0.75, 0, 1, 0, np.full((4, 1), 0.5), 1.5), Verdict(0.75, 0, 1, 0), Verdict.unusable(1))
+    for other in (*others, replace(one(), familiar=1)):
         assert one() != other

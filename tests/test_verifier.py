@@ -7,11 +7,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import TINY_FULL, prose, write_random_ensemble
+from support import TINY_FULL, TINY_LIGHT, prose, write_random_ensemble
 
 from pan21av.data.trials import Trial
 from pan21av.errors import InputError
 from pan21av.network import kernel, recurrent
+from pan21av.network.embedding import Embedding
 from pan21av.network.network import Network
 from pan21av.runtime.parallel import worker_pool
 from pan21av.verdict import Verdict
@@ -28,9 +29,19 @@ def verifier(tiny_ensemble):
 
 @pytest.fixture(scope="module")
 def full_verifier(tmp_path_factory):
-    """With frequencies and a cohort."""
+    """With n-grams and a cohort."""
     folder = write_random_ensemble(tmp_path_factory.mktemp("models") / "full", config=TINY_FULL)
     return Verifier.load(folder, device="cpu", threads=2)
+
+
+@pytest.fixture(scope="module")
+def light_verifier(tmp_path_factory):
+    """The same without an encoder."""
+    folder = write_random_ensemble(tmp_path_factory.mktemp("models") / "light", config=TINY_LIGHT)
+    return Verifier.load(folder, device="cpu", threads=2)
+
+
+ALL = ("verifier", "full_verifier", "light_verifier")
 
 
 def fresh(verifier):
@@ -65,7 +76,7 @@ def test_order_batch_and_neighbours_do_not_matter(verifier):
 
 
 @needs_kernel
-@pytest.mark.parametrize("which", ["verifier", "full_verifier"])
+@pytest.mark.parametrize("which", ALL)
 def test_embeddings_are_the_same_to_the_last_bit_in_any_company(which, request):
     """What resuming relies on: a document read again in another batch has the same embedding."""
     verifier = request.getfixturevalue(which)
@@ -74,8 +85,9 @@ def test_embeddings_are_the_same_to_the_last_bit_in_any_company(which, request):
         part = verifier.embed([prose(n, 1 + 7 * n) for n in rows])
         assert torch.equal(part.vectors, together[rows].vectors)
         assert torch.equal(part.tokens, together[rows].tokens)
-        if which == "full_verifier":
-            assert torch.equal(part.cohort_distance, together[rows].cohort_distance)
+        if which != "verifier":
+            assert torch.equal(part.cohort, together[rows].cohort)
+            assert torch.equal(part.norm, together[rows].norm)
 
 
 @needs_kernel
@@ -101,9 +113,11 @@ def count_by_hand(verdict):
     return pytest.approx(probability), members - len(confident), same, len(confident) - same
 
 
+@pytest.mark.parametrize("which", ALL)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.text(min_size=1), st.text(min_size=1), st.integers(1, 40))
-def test_any_unicode_either_way_round(verifier, first, second, repeat):
+@given(first=st.text(min_size=1), second=st.text(min_size=1), repeat=st.integers(1, 40))
+def test_any_unicode_either_way_round(which, request, first, second, repeat):
+    verifier = request.getfixturevalue(which)
     first *= repeat
     one, other = verifier.verify(first, second), verifier.verify(second, first)
     assert (one.probability, one.distance) == (other.probability, other.distance)
@@ -243,7 +257,7 @@ def test_torch_has_its_threads_back_after_interleaved_iterators(verifier):
 # ---- embed once, compare often -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("which", ["verifier", "full_verifier"])
+@pytest.mark.parametrize("which", ALL)
 def test_embed_and_compare_are_verify(which, request):
     verifier = request.getfixturevalue(which)
     firsts, seconds = [prose(n, 20 + n) for n in range(70)], [prose(n + 100, 90 - n) for n in range(70)]
@@ -253,9 +267,23 @@ def test_embed_and_compare_are_verify(which, request):
         (found,) = verifier.compare(one[[n]], other[[n]])
         assert found.probability == verifier.verify(firsts[n], seconds[n]).probability
         np.testing.assert_array_equal(found.scores, verifier.verify(firsts[n], seconds[n]).scores)
-    together = probabilities(verifier.compare(one, other))
-    assert len(set(together)) > 10
-    np.testing.assert_allclose(together, probabilities(verifier.predict(zip(firsts, seconds))), atol=1e-6, rtol=0)
+    together = verifier.compare(one, other)
+    assert len({verdict.scores.tobytes() for verdict in together}) > 10
+    for found, expected in zip(together, verifier.predict(zip(firsts, seconds)), strict=True):
+        assert found.probability == pytest.approx(expected.probability, abs=1e-5)
+        np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5, rtol=0)
+
+
+def test_who_knows_the_kind_of_text(verifier, full_verifier):
+    """As many as find it more probable than not; in the paper nobody is asked."""
+    pairs = [(prose(n, 10 + 9 * n), prose(n + 100, 300)) for n in range(20)]
+    assert {verdict.familiar for verdict in verifier.predict(pairs)} == {None}
+    one, other = (full_verifier.embed([pair[side] for pair in pairs]) for side in (0, 1))
+    both = Embedding.join([one, other], "documents")
+    said = full_verifier.network.score(both.pair(slice(0, 20), slice(20, None))).familiar
+    expected = [sum(p > 0.5 for p in column) for column in said.T.tolist()]
+    assert [verdict.familiar for verdict in full_verifier.predict(pairs)] == expected
+    assert [verdict.familiar for verdict in full_verifier.compare(one, other)] == expected
 
 
 def test_one_against_many(verifier):
@@ -340,8 +368,8 @@ def test_texts_that_are_not_two(verifier):
         assert verdict.scores is not None
 
 
-def test_nothing_embedded_nothing_compared(verifier, full_verifier):
-    for asked in (verifier, full_verifier):
+def test_nothing_embedded_nothing_compared(verifier, full_verifier, light_verifier):
+    for asked in (verifier, full_verifier, light_verifier):
         none = asked.embed([])
         assert len(none) == 0
         assert asked.compare(none, none) == []

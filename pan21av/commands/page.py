@@ -42,8 +42,7 @@ def render(verifier: Verifier, verdict: Verdict, texts: tuple[str, str], names: 
         scores=_scores(verdict),
         histogram=_histogram(verifier.ensemble.info.get("distances"), verdict.distance),
         habits=_habits(habits(verifier, batch)),
-        texts=_text(names[0], first) + _text(names[1], second),
-        attended=_attended(names[0], first) + _attended(names[1], second),
+        reading=_reading(names, (first, second)),
         provenance=escape(
             f"pan21av {__version__}, ensemble {verifier.ensemble.name}, {verifier.network.n_members} members. "
             f"Read: {len(first.tokens):,} and {len(second.tokens):,} tokens, of at most {verifier.config.max_tokens:,}."
@@ -83,7 +82,27 @@ def _ranks(values: np.ndarray) -> np.ndarray:
     return np.maximum(upto / max(1, len(values)), 0.01)
 
 
+WITH_ENCODER = """<h2>What the encoder looked at</h2>
+<p class="soft">The texts as the program reads them. A shaded word got much attention; a line under words marks passages
+that got much. Attention shows where it looked, not why it decided. Point at a word for its weight.</p>
+<div class="slider"><label for="share">Shade the most attended</label>
+<input id="share" type="range" min="0" max="100" value="20" step="1">
+<output for="share" id="shown">20 %</output></div>"""
+WITHOUT = '<h2>The texts</h2><p class="soft">As the program reads them. This ensemble has no encoder.</p>'
+
+
+def _reading(names: tuple[str, str], readings: tuple[Reading, Reading]) -> str:
+    every = list(zip(names, readings, strict=True))
+    texts, attended = ("".join(show(name, reading) for name, reading in every) for show in (_text, _attended))
+    title = WITHOUT if readings[0].word is None else WITH_ENCODER
+    return f'{title}<div class="two">{texts}</div><div class="two" style="margin-top:1rem">{attended}</div>'
+
+
 def _text(name: str, reading: Reading) -> str:
+    if reading.word is None or reading.passage is None:
+        pieces = ("<br><br>" if piece == "\n\n" else escape(piece) for piece, _ in reading.pieces)
+        body = "".join(pieces)
+        return f'<section><h3>{escape(name)}</h3><div class="text" tabindex="0" role="document">{body}</div></section>'
     word, passage = _ranks(reading.word), _ranks(reading.passage)
     even = 1 / len(reading.tokens)
     parts = [f'<section><h3>{escape(name)}</h3><div class="text" tabindex="0" role="document">']
@@ -101,6 +120,8 @@ def _text(name: str, reading: Reading) -> str:
 
 def _attended(name: str, reading: Reading) -> str:
     """The words that got most attention for each time they stand there."""
+    if reading.word is None:
+        return ""
     sums: dict[str, list[float]] = {}
     for token, weight in zip(reading.tokens, reading.word, strict=True):
         sums.setdefault(token.lower(), []).append(float(weight))
@@ -124,19 +145,20 @@ def _habits(found: tuple[list[Habit], list[Habit]] | None) -> str:
         if not rows:
             return f'<section><h3>{title}</h3><p class="soft">Nothing worth showing.</p></section>'
         cells = "".join(
-            f"<tr><td>{escape(h.word)}</td><td>{h.first:.1f}</td><td>{h.second:.1f}</td><td>{h.usual:.1f}</td></tr>"
+            f"<tr><td>{escape(h.name)}</td><td>{h.first:.1f}</td><td>{h.second:.1f}</td><td>{h.usual:.1f}</td></tr>"
             for h in rows
         )
         return (
-            f'<section><h3>{title}</h3><p class="soft">{note}</p><table><thead><tr><th>word</th><th>first</th>'
+            f'<section><h3>{title}</h3><p class="soft">{note}</p><table><thead><tr><th>habit</th><th>first</th>'
             f"<th>second</th><th>usual</th></tr></thead><tbody>{cells}</tbody></table></section>"
         )
 
     common = table("In common", "Both use these more, or both less, than is usual.", found[0])
     apart = table("Different", "One uses these more than the other.", found[1])
     return (
-        '<h2>Habits</h2><p class="soft">How often common words stand among 1,000, where it counts most. A part of the '
-        f'style vector comes from such frequencies.</p><div class="two">{common}{apart}</div>'
+        '<h2>Habits</h2><p class="soft">How often words, and ways to put words together, stand among 1,000, where it '
+        "counts most; “…ing” is any less common word with that ending. A part of the style vector comes from such "
+        f'frequencies.</p><div class="two">{common}{apart}</div>'
     )
 
 
@@ -190,7 +212,7 @@ def _dots(verdict: Verdict) -> str:
     return (
         f'<svg viewBox="0 0 600 {height + 40}" role="img" aria-label="{said}">'
         f'<g transform="translate(0 {height - 4})">{"".join(marks)}</g>{_axis(height + 12)}</svg>'
-        f'<p class="soft">{said}.</p>'
+        f'<p class="soft">{said}.{f" {verdict.kind}." if verdict.kind else ""}</p>'
     )
 
 

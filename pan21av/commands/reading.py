@@ -1,4 +1,4 @@
-"""What `explain` shows of two texts: how the encoder read them, and the habits that their frequencies tell."""
+"""What `explain` shows of two texts: how the encoder read them, and the habits that their n-grams tell."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from ..data.batch import Batch, batch_of, window_spans
+from ..data.ngrams import CLASSES, Pool
 from ..data.tokeniser import UNREADABLE, Tokeniser, Tokens
-from ..network.lda import standardise
 from ..verifier import Verifier
 
 SHOWN_HABITS = 15
@@ -20,12 +20,13 @@ MIN_SHOWN = 0.05  # of 1,000 words: less is shown as 0.0, and says nothing
 
 @dataclass(frozen=True)
 class Reading:
-    """One text as the program reads it, with the attention that its tokens got, averaged over members."""
+    """One text as the program reads it, with the attention that its tokens got, averaged over members; None for an
+    ensemble without encoder."""
 
     pieces: list[tuple[str, int]]  # (piece of text, token number or -1), in order
     tokens: list[str]
-    word: np.ndarray  # (tokens): share of all attention
-    passage: np.ndarray  # (tokens): mean weight of the windows over it, 1 for an even share
+    word: np.ndarray | None = None  # (tokens): share of all attention
+    passage: np.ndarray | None = None  # (tokens): mean weight of the windows over it, 1 for an even share
 
 
 def readings(verifier: Verifier, texts: Sequence[str]) -> tuple[list[Reading], Batch]:
@@ -35,6 +36,9 @@ def readings(verifier: Verifier, texts: Sequence[str]) -> tuple[list[Reading], B
         texts = [tokeniser.repaired(text, config.max_tokens)[0] for text in texts]
     tokens = [tokeniser.tokenise(text, config.max_tokens) or [UNREADABLE] for text in texts]
     batch = batch_of([Tokens.of(t) for t in tokens], verifier.ensemble.vocabulary, config)
+    if verifier.network.encoder is None:
+        every = zip(texts, tokens, strict=True)
+        return [Reading(_pieces(text, document, tokeniser), document) for text, document in every], batch
     with torch.inference_mode():
         encoding = verifier.network.encoder(batch.to(verifier.device), attention=True)
     assert encoding.token_attention is not None
@@ -78,38 +82,80 @@ def _pieces(text: str, tokens: list[str], tokeniser: Tokeniser) -> list[tuple[st
 
 @dataclass(frozen=True)
 class Habit:
-    """How often a common word stands among 1,000."""
+    """How often a common word, or a way to put words together, stands among 1,000 tokens."""
 
-    word: str
+    name: str
     first: float
     second: float
     usual: float
 
 
+READABLE = ("words", "pairs", "triples")  # views whose n-grams mean something to a reader
+
+
 @torch.no_grad()
 def habits(verifier: Verifier, batch: Batch) -> tuple[list[Habit], list[Habit]] | None:
-    """Words that both texts use unusually often or seldom, and those in which they differ, none in both lists.
+    """What both texts do unusually often or seldom, and in what they differ, nothing in both lists.
 
-    None for an ensemble that reads no frequencies.
+    None for an ensemble that reads no n-grams.
     """
-    lda = verifier.network.lda
-    if lda is None or batch.frequencies is None:
+    part, pool = verifier.network.ngrams, verifier.ensemble.vocabulary.ngrams
+    if part is None or pool is None or batch.ngrams is None:
         return None
-    words = verifier.config.lda_words + 1  # the first features; letter pairs follow
     batch = batch.to(verifier.device)
-    assert batch.frequencies is not None
-    z = standardise(batch.frequencies, batch.tokens, lda.background[0], lda.mean[0], lda.scale[0])[:, :words].cpu()
-    weight = lda.weight[:, :words].norm(dim=-1).mean(0).square().cpu()
-    usage = 1000 * batch.frequencies[:, :words].cpu()
-    usual = 1000 * lda.background[0, :words].cpu()
-    names = ["(rare words)", *verifier.ensemble.vocabulary.words[: words - 1]]
-    seen = (usage >= MIN_SHOWN).any(0)
-    shared, apart = z[0] * z[1] * weight, (z[0] - z[1]).square() * weight
+    assert batch.ngrams is not None
+    z = part.z_scores(batch.ngrams, batch.tokens)
+    # Each member reads n-grams of its own: sums over the members that have one, by its place in the pool.
+    sums = {name: torch.zeros(len(pool)) for name in ("common", "apart", "usual", "members")}
+    weight = part.weight.square().sum(-1)
+    each = {
+        "common": z[:, 0] * z[:, 1] * weight,
+        "apart": (z[:, 0] - z[:, 1]).square() * weight,
+        "usual": part.background,
+        "members": torch.ones_like(weight),
+    }
+    for name, values in each.items():
+        sums[name].index_add_(0, part.index.flatten().long().cpu(), values.flatten().cpu())
+    usage, usual = 1000 * batch.ngrams.cpu(), 1000 * sums["usual"] / sums["members"].clamp_min(1)
+    shown = torch.zeros(len(pool), dtype=torch.bool)
+    for view in READABLE:
+        shown[pool.views[view]] = True
+    shown &= (usage >= MIN_SHOWN).any(0) & (sums["members"] > 0)
+    names = readable_names(pool)
 
     def top(score: torch.Tensor, which: torch.Tensor) -> list[Habit]:
-        order = [i for i in score.argsort(descending=True).tolist() if which[i]][:SHOWN_HABITS]
-        return [Habit(names[i], float(usage[0, i]), float(usage[1, i]), float(usual[i])) for i in order]
+        """The first of each name: classes of words that are written alike look alike."""
+        found: dict[str, Habit] = {}
+        for i in score.argsort(descending=True).tolist():
+            if which[i] and names[i] not in found:
+                found[names[i]] = Habit(names[i], float(usage[0, i]), float(usage[1, i]), float(usual[i]))
+                if len(found) == SHOWN_HABITS:
+                    break
+        return list(found.values())
 
     # In common is what both do alike more than they differ in it.
-    alike = shared > apart
-    return top(shared, seen & alike), top(apart, seen & ~alike & (apart > 0))
+    alike = sums["common"] > sums["apart"]
+    in_common = top(sums["common"], shown & alike)
+    taken = {habit.name for habit in in_common}
+    apart = top(sums["apart"], shown & ~alike & (sums["apart"] > 0) & ~torch.tensor([n in taken for n in names]))
+    return in_common, apart
+
+
+def readable_names(pool: Pool) -> list[str]:
+    """Of every n-gram of the pool: "the", "the …ing of"; numbers for what is not shown."""
+    names = [str(number) for number in range(len(pool))]
+    names[pool.views["words"]] = pool.words
+    for view in ("pairs", "triples"):
+        names[pool.views[view]] = [" ".join(map(_symbol, entry.split(" "))) for entry in getattr(pool, view)]
+    return names
+
+
+def _symbol(symbol: str) -> str:
+    """A class as a reader understands it: by its ending, else by its kind."""
+    if symbol not in CLASSES:
+        return symbol
+    case, _, rest = symbol.strip("<>").partition("-")
+    size, _, ending = rest.partition("-")
+    if ending:
+        return f"…{ending}"
+    return {"word": f"({size} word)" if size != "middle" else "(word)", "Name": "(Name)"}.get(case, f"({case})")

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ..config import ModelConfig
-from .frequencies import count_frequencies
 from .tokeniser import Tokens
 from .vocabulary import Vocabulary
 
@@ -42,7 +41,7 @@ class Batch:
     windows: Sequences  # over token types, the windows of all documents in order
     documents: Sequences  # over those windows
     tokens: Tensor  # (documents) float32: how many were read
-    frequencies: Tensor | None = None  # (documents, features); None where nobody reads them
+    ngrams: Tensor | None = None  # (documents, pool): relative frequencies; None where nobody reads them
 
     def to(self, device: torch.device) -> Batch:
         return Batch(
@@ -51,7 +50,7 @@ class Batch:
             self.windows.to(device),
             self.documents.to(device),
             self.tokens.to(device),
-            None if self.frequencies is None else self.frequencies.to(device),
+            None if self.ngrams is None else self.ngrams.to(device),
         )
 
 
@@ -70,10 +69,9 @@ def make_batch(
     chars: np.ndarray,
     documents: Sequence[np.ndarray],
     config: ModelConfig,
-    *,
-    frequencies: bool = True,
+    ngrams: np.ndarray | None = None,
 ) -> Batch:
-    """Cut documents, given as positions (n) of type ids, into windows; `frequencies` False leaves them uncounted."""
+    """Cut documents, given as positions (n) of type ids, into windows."""
     starts, lengths, counts = [], [], []
     offset = 0
     for document in documents:
@@ -83,7 +81,6 @@ def make_batch(
         counts.append(len(spans))
         offset += len(document)
     ends = np.cumsum(counts, dtype=np.int64)
-    counted = count_frequencies(words, chars, documents, config) if config.lda_dim and frequencies else None
     return Batch(
         torch.from_numpy(words),
         torch.from_numpy(chars),
@@ -98,7 +95,7 @@ def make_batch(
             torch.tensor(counts, dtype=torch.int32),
         ),
         torch.tensor([len(document) for document in documents], dtype=torch.float32),
-        None if counted is None else torch.from_numpy(counted),
+        None if ngrams is None else torch.from_numpy(ngrams),
     )
 
 
@@ -110,4 +107,8 @@ def batch_of(documents: Sequence[Tokens], vocabulary: Vocabulary, config: ModelC
         local = np.array([index.setdefault(t, len(index)) for t in document.types], dtype=np.int32)
         merged.append(local[document.ids[: config.max_tokens]])
     words, chars = vocabulary.ids(list(index), config.chars_per_token)
-    return make_batch(words, chars, merged, config)
+    ngrams = None
+    if config.ngram_dim:
+        counter = vocabulary.counter
+        ngrams = counter.count(counter.analyse(list(index)), merged)
+    return make_batch(words, chars, merged, config, ngrams)

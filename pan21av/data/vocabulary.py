@@ -5,9 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import orjson
+
+from .counting import Counter
+from .ngrams import Pool
 
 PAD, UNKNOWN = 0, 1
 FIRST = 2  # id of the first listed word or character
@@ -20,6 +25,7 @@ class Vocabulary:
     words: tuple[str, ...]
     chars: tuple[str, ...]
     lowercase: bool = True  # words are looked up in lower case; characters keep theirs
+    ngrams: Pool | None = None  # for ensembles that read them
     _word_ids: dict[str, int] = field(init=False, repr=False, compare=False)
     _char_ids: dict[str, int] = field(init=False, repr=False, compare=False)
 
@@ -37,6 +43,12 @@ class Vocabulary:
     @property
     def char_rows(self) -> int:
         return len(self.chars) + FIRST
+
+    @cached_property
+    def counter(self) -> Counter:
+        if self.ngrams is None:
+            raise ValueError("the vocabulary has no n-grams")
+        return Counter(self.ngrams)
 
     def word_id(self, token: str) -> int:
         return self._word_ids.get(token.lower() if self.lowercase else token, UNKNOWN)
@@ -56,7 +68,9 @@ class Vocabulary:
 
     def to_json(self) -> bytes:
         # Lone surrogates can occur in text, but orjson writes valid UTF-8 only.
-        values = {"words": self.words, "chars": self.chars, "lowercase": self.lowercase}
+        values: dict[str, Any] = {"words": self.words, "chars": self.chars, "lowercase": self.lowercase}
+        if self.ngrams is not None:
+            values["ngrams"] = self.ngrams.to_dict()
         return orjson.dumps(values, option=orjson.OPT_INDENT_2)
 
     @classmethod
@@ -67,7 +81,11 @@ class Vocabulary:
         for name in ("words", "chars"):
             if not isinstance(values[name], list) or not all(isinstance(w, str) for w in values[name]):
                 raise ValueError(f"{name} of a vocabulary must be a list of strings")
-        return cls(tuple(values["words"]), tuple(values["chars"]), bool(values["lowercase"]))
+        ngrams = values.get("ngrams")
+        if ngrams is not None and not isinstance(ngrams, dict):
+            raise ValueError("ngrams of a vocabulary must be lists by name")
+        pool = None if ngrams is None else Pool.from_dict(ngrams)
+        return cls(tuple(values["words"]), tuple(values["chars"]), bool(values["lowercase"]), pool)
 
     @property
     def sha256(self) -> str:

@@ -30,10 +30,9 @@ from ..data.vocabulary import Vocabulary
 from ..errors import EnvironmentFault
 from ..files import reading, replace_folder, writing
 from ..vote import SCORES, check_odd
-from .embedding import Embedding
 from .network import Network
 
-FORMAT = 2
+FORMAT = 3
 VARIABLE = "PAN21AV_MODELS"
 MANIFEST = "ensemble.json"
 MAX_MEMBERS = 999
@@ -157,7 +156,7 @@ def _member_state(folder: Path, entry: dict[str, Any]) -> dict[str, Tensor]:
                 raise EnvironmentFault(f"{folder / name}: {key} is in the other file of the member as well")
             if not torch.isfinite(tensor).all():
                 raise EnvironmentFault(f"{folder / name}: {key} holds values that are not finite")
-            state[key] = tensor.float()
+            state[key] = tensor.float() if tensor.is_floating_point() else tensor
     return state
 
 
@@ -165,13 +164,28 @@ def stack_members(config: ModelConfig, vocabulary: Vocabulary, states: Sequence[
     """One network of members whose tensors have no leading M. A network of one member checks names and shapes,
     and is then widened: initial values for all of them would cost more than loading."""
     network = Network(config, 1, vocabulary.word_rows, vocabulary.char_rows)
+    kinds = {name: tensor.is_floating_point() for name, tensor in network.state_dict().items()}
     for state in states:
+        for name, tensor in state.items():
+            if kinds.get(name, True) != tensor.is_floating_point() or tensor.dtype is torch.bool or tensor.is_complex():
+                raise ValueError(f"{name} holds numbers of another kind: {tensor.dtype}")
         network.load_state_dict({name: tensor[None] for name, tensor in state.items()})
     for name, _ in list(network.named_parameters()):
         path, _, leaf = name.rpartition(".")
         stacked = torch.stack([state[name] for state in states])
         setattr(network.get_submodule(path), leaf, nn.Parameter(stacked, requires_grad=False))
+    _check_ngrams(network, vocabulary)
     return network
+
+
+def _check_ngrams(network: Network, vocabulary: Vocabulary) -> None:
+    if network.ngrams is None:
+        return
+    if vocabulary.ngrams is None:
+        raise ValueError("its vocabulary lists no n-grams")
+    index = network.ngrams.index
+    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < len(vocabulary.ngrams):
+        raise ValueError(f"a member reads n-grams that the vocabulary does not list ({len(vocabulary.ngrams):,})")
 
 
 @torch.no_grad()
@@ -180,9 +194,7 @@ def _check_scores(network: Network) -> None:
     ones = torch.ones(network.config.lev_dim)
     extremes = torch.stack([ones, -ones]).expand(network.n_members, -1, -1)
     tokens = torch.tensor([1.0, network.config.max_tokens])
-    distance = None if network.cohort is None else network.cohort(extremes)
-    embedding = Embedding(extremes, tokens, network.config.lev_parts, distance)
-    scores = network.score(embedding.pair([0, 0, 1], [0, 1, 1]))
+    scores = network.score(network.embedding(extremes, tokens).pair([0, 0, 1], [0, 1, 1]))
     for name in SCORES:
         faulty = ~torch.isfinite(getattr(scores, name)).all(1)
         if faulty.any():
@@ -190,9 +202,11 @@ def _check_scores(network: Network) -> None:
 
 
 def compress(name: str, tensor: Tensor) -> Tensor:
-    """The large ones, of encoder, LDA and cohort, in half precision; the scores, small and delicate, in full."""
+    """The large ones, of encoder, n-grams and cohort, in half precision; the scores, small and delicate, in full."""
     tensor = tensor.detach().cpu()
-    halve = name.startswith("encoder.") or name in ("lda.weight", "cohort.levs")
+    if not tensor.is_floating_point():
+        return tensor.contiguous()
+    halve = name.startswith("encoder.") or name in ("ngrams.weight", "cohort.texts")
     return (tensor.half() if halve else tensor.float()).contiguous()
 
 

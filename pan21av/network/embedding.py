@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-TYPICAL_TOKENS = 1330  # of both texts of a pair that is not short of text: `lengths` is 0 there
-MIN_TOKENS = 300  # below, the logarithm would overstate what is missing
+from .evidence import evidence
 
 Rows = slice | Sequence[int] | Tensor
+MEMBERS, DOCUMENTS = 0, 1  # axes of a tensor (M, D, ...)
 
 
 @dataclass(frozen=True)
@@ -20,118 +20,111 @@ class Embedding:
 
     vectors: Tensor  # (M, D, L): linguistic embedding vectors, the paper's LEV
     tokens: Tensor  # (D): how many were read
-    parts: tuple[int, ...]  # widths of the parts of a vector: the encoder's, and the LDA's where there is one
-    cohort_distance: Tensor | None = None  # (M, D, parts), to the nearest of the cohort; None without one
+    parts: tuple[int, ...]  # widths of the parts of a vector: the encoder's, the n-grams'
+    cohort: Tensor | None = None  # (M, D, parts, 3), see cohort_measures; None without a cohort
+    norm: Tensor | None = None  # (M, D): log norm of the last part before it was made one
+    population: Tensor | None = None  # (D): how far a population is known that they are from, 0 to 1
+
+    OF_DOCUMENTS = ("tokens", "population")  # (D)
+    OF_MEMBERS = ("vectors", "cohort", "norm")  # (M, D, ...)
 
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def __getitem__(self, rows: Rows) -> Embedding:
-        distance = None if self.cohort_distance is None else self.cohort_distance[:, rows]
-        return Embedding(self.vectors[:, rows], self.tokens[rows], self.parts, distance)
+    def _each(self, rows: Rows) -> dict[str, Tensor]:
+        """What there is, of some documents."""
+        found = {name: getattr(self, name) for name in (*self.OF_DOCUMENTS, *self.OF_MEMBERS)}
+        return {
+            name: tensor[rows] if name in self.OF_DOCUMENTS else tensor[:, rows]
+            for name, tensor in found.items()
+            if tensor is not None
+        }
 
-    @classmethod
-    def empty(cls, n_members: int, parts: tuple[int, ...], *, cohort: bool) -> Embedding:
-        """Of no documents."""
-        distance = torch.zeros(n_members, 0, len(parts)) if cohort else None
-        return cls(torch.zeros(n_members, 0, sum(parts)), torch.zeros(0), parts, distance)
+    def __getitem__(self, rows: Rows) -> Embedding:
+        return Embedding(parts=self.parts, **self._each(rows))
 
     def to(self, device: torch.device) -> Embedding:
-        distance = None if self.cohort_distance is None else self.cohort_distance.to(device)
-        return Embedding(self.vectors.to(device), self.tokens.to(device), self.parts, distance)
+        return Embedding(parts=self.parts, **{k: v.to(device) for k, v in self._each(slice(None)).items()})
 
-    @staticmethod
-    def join(embeddings: Sequence[Embedding], dim: str) -> Embedding:
+    @classmethod
+    def join(cls, embeddings: Sequence[Embedding], dim: str) -> Embedding:
         """Of the same members, along `dim` "documents"; or of the same documents, along "members"."""
-        axis = {"members": 0, "documents": 1}[dim]
-        first = embeddings[0]
-        distances = [e.cohort_distance for e in embeddings if e.cohort_distance is not None]
-        return Embedding(
-            torch.cat([e.vectors for e in embeddings], axis),
-            torch.cat([e.tokens for e in embeddings]) if axis else first.tokens,
-            first.parts,
-            torch.cat(distances, axis) if distances else None,
-        )
+        axis = {"members": MEMBERS, "documents": DOCUMENTS}[dim]
+        every = [embedding._each(slice(None)) for embedding in embeddings]
+        joined = {}
+        for name, first in every[0].items():
+            if name in cls.OF_MEMBERS:
+                joined[name] = torch.cat([each[name] for each in every], axis)
+            else:
+                joined[name] = torch.cat([each[name] for each in every]) if axis == DOCUMENTS else first
+        return cls(parts=embeddings[0].parts, **joined)
 
     def pair(self, first: Rows, second: Rows) -> EmbeddingPair:
         """The documents of rows `first` (P) beside those of rows `second` (P)."""
         one, other = self[first], self[second]
-        scaled_one, scaled_other = one.vectors, other.vectors
-        if one.cohort_distance is not None and other.cohort_distance is not None:
-            scale = ((one.cohort_distance + other.cohort_distance) / 2).rsqrt()
-            widths = torch.tensor(self.parts, device=scale.device)
-            scale = scale.repeat_interleave(widths, -1)  # (M, P, parts) -> (M, P, L)
-            scaled_one, scaled_other = one.vectors * scale, other.vectors * scale
-        return EmbeddingPair(
-            one.vectors, other.vectors, scaled_one, scaled_other, pair_lengths(one.tokens, other.tokens)
-        )
+        return EmbeddingPair(one.vectors, other.vectors, _evidence(one, other))
 
 
-def pair_lengths(one: Tensor, other: Tensor) -> Tensor:
-    """Tokens (P) of either text -> (P, 2): log of how much text is missing, log of how uneven the two are."""
-    one, other = one.clamp_min(MIN_TOKENS), other.clamp_min(MIN_TOKENS)
-    scantness = (TYPICAL_TOKENS / 2 * (1 / one + 1 / other)).log()
-    return torch.stack([scantness, (one.log() - other.log()).abs()], -1)
+def _evidence(one: Embedding, other: Embedding) -> Tensor | None:
+    if one.cohort is None or other.cohort is None:
+        return None
+    squares = (one.vectors - other.vectors).square().split(one.parts, -1)
+    distance = torch.stack([part.sum(-1) for part in squares], -1)
+    nothing = torch.zeros_like(distance[..., 0])
+    norms = [nothing if side.norm is None else side.norm for side in (one, other)]
+    shares = [torch.zeros_like(side.tokens) if side.population is None else side.population for side in (one, other)]
+    return evidence(
+        distance,
+        torch.stack([one.cohort, other.cohort]),
+        torch.stack([one.tokens, other.tokens]),
+        torch.stack(norms),
+        torch.stack(shares).mean(0),
+    )
 
 
 @dataclass(frozen=True)
 class EmbeddingPair:
-    """P pairs as the scores read them; made by Embedding.pair, which alone normalises."""
+    """P pairs as the scores read them."""
 
-    first: Tensor  # (M, P, L), as embedded: what BFS reads
+    first: Tensor  # (M, P, L)
     second: Tensor
-    scaled_first: Tensor  # (M, P, L), over the cohort distance where there is one: what DML, UAL and O2D2 read
-    scaled_second: Tensor
-    lengths: Tensor | None = None  # (P, 2), see pair_lengths
+    evidence: Tensor | None = None  # (M, P, E), see evidence.py; None without a cohort
 
     @classmethod
     def of(cls, first: Tensor, second: Tensor) -> EmbeddingPair:
         """Bare vectors (M, P, L), of which nothing else is known."""
-        return cls(first, second, first, second)
+        return cls(first, second)
 
     def __len__(self) -> int:
         return self.first.shape[1]
 
-    def __getitem__(self, pairs: slice) -> EmbeddingPair:
-        return EmbeddingPair(
-            self.first[:, pairs],
-            self.second[:, pairs],
-            self.scaled_first[:, pairs],
-            self.scaled_second[:, pairs],
-            None if self.lengths is None else self.lengths[pairs],
-        )
+    def _map(self, function: Callable[[Tensor], Tensor]) -> EmbeddingPair:
+        told = None if self.evidence is None else function(self.evidence)
+        return EmbeddingPair(function(self.first), function(self.second), told)
 
-    @staticmethod
-    def join(pairs: Sequence[EmbeddingPair]) -> EmbeddingPair:
-        lengths = [pair.lengths for pair in pairs if pair.lengths is not None]
-        return EmbeddingPair(
-            torch.cat([pair.first for pair in pairs], 1),
-            torch.cat([pair.second for pair in pairs], 1),
-            torch.cat([pair.scaled_first for pair in pairs], 1),
-            torch.cat([pair.scaled_second for pair in pairs], 1),
-            torch.cat(lengths) if lengths else None,
-        )
+    def __getitem__(self, pairs: Rows) -> EmbeddingPair:
+        return self._map(lambda tensor: tensor[:, pairs])
 
     def detach(self) -> EmbeddingPair:
-        return EmbeddingPair(
-            self.first.detach(), self.second.detach(), self.scaled_first.detach(), self.scaled_second.detach(),
-            self.lengths,
-        )  # fmt: skip
+        return self._map(lambda tensor: tensor.detach())
 
     def expand(self, n_members: int) -> EmbeddingPair:
         """One member's pairs for so many that read the same."""
+        return self._map(lambda tensor: tensor.expand(n_members, -1, -1))
 
-        def wide(one: Tensor) -> Tensor:
-            return one.expand(n_members, -1, -1)
-
+    @staticmethod
+    def join(pairs: Sequence[EmbeddingPair]) -> EmbeddingPair:
+        told = [pair.evidence for pair in pairs if pair.evidence is not None]
         return EmbeddingPair(
-            wide(self.first), wide(self.second), wide(self.scaled_first), wide(self.scaled_second), self.lengths
+            torch.cat([pair.first for pair in pairs], 1),
+            torch.cat([pair.second for pair in pairs], 1),
+            torch.cat(told, 1) if told else None,
         )
 
     @property
     def squares(self) -> Tensor:
         """(M, P, L)"""
-        return (self.scaled_first - self.scaled_second).square()
+        return (self.first - self.second).square()
 
     @property
     def distance(self) -> Tensor:

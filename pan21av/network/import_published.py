@@ -108,7 +108,7 @@ def read_member(path: Path) -> tuple[ModelConfig, Vocabulary, dict[str, Tensor]]
             window_tokens=hyper["T_w"],
             window_hop=hyper["hop_length"],
             max_windows=hyper["T_s"],
-            lev_dim=hyper["D_lev"],
+            encoder_dim=hyper["D_lev"],
             bfs_dim=hyper["D_plda"],
             variant="published",
         )

@@ -11,12 +11,15 @@ from torch import Tensor, nn
 from ..config import ModelConfig
 from ..data.batch import Batch
 from ..vote import SCORES
-from .cohort import Cohort
+from .cohort import Cohort, cohort_measures
 from .embedding import Embedding, EmbeddingPair
 from .encoder import Encoder
+from .evidence import n_evidence
 from .layers import Dropout, Linear, shared_mask
-from .lda import LDA
+from .ngram_part import NgramPart
 from .scores import BFS, DML, O2D2, UAL
+
+DOUBTED_TEXTS = 10  # of so many texts, the mean counts half
 
 
 @dataclass(frozen=True)
@@ -28,10 +31,24 @@ class Scores:
     ual: Tensor
     o2d2: Tensor  # probability of "cannot be decided"
     confusion: Tensor  # (M, P, 2, 2), UAL's
+    familiar: Tensor | None = None  # p(the kind of text is one that the member knows); None where it is told nothing
 
     def stacked(self) -> Tensor:
         """(4, M, P) in the order of SCORES, on the CPU"""
         return torch.stack([getattr(self, name) for name in SCORES]).cpu()
+
+
+@dataclass(frozen=True)
+class Population:
+    """Other texts of the kind that is asked about: where they lie."""
+
+    mean: Tensor  # (M, ngram_dim) of their n-gram parts, before they are made comparable
+    texts: int
+
+    @property
+    def share(self) -> float:
+        """How far their mean is to be believed."""
+        return self.texts / (self.texts + DOUBTED_TEXTS)
 
 
 class Network(nn.Module):
@@ -41,18 +58,26 @@ class Network(nn.Module):
         super().__init__()
         self.config = config
         self.metric_dropout = 0.0
-        self.encoder = Encoder(config, n_members, word_rows, char_rows)
-        self.metric = Linear(n_members, 2 * config.document_hidden, config.lev_parts[0])
-        self.lda = LDA(n_members, config) if config.lda_dim else None
+        self.encoder = Encoder(config, n_members, word_rows, char_rows) if config.encoder_dim else None
+        self.metric = Linear(n_members, 2 * config.document_hidden, config.encoder_dim) if config.encoder_dim else None
+        self.ngrams = NgramPart(n_members, config) if config.ngram_dim else None
+        parts = len(config.lev_parts)
+        # How much each part of the LEV counts, where there are two.
+        self.part_scale = nn.Parameter(torch.ones(n_members, parts), requires_grad=False) if parts > 1 else None
         self.cohort = Cohort(n_members, config) if config.cohort else None
         self.dml = DML(n_members, config.variant)
         self.bfs = BFS(n_members, config.lev_dim, config.bfs_dim, config.variant)
-        self.ual = UAL(n_members, config.lev_dim, knows_length=config.cohort > 0)
-        self.o2d2 = O2D2(n_members, config.lev_dim)
+        told = n_evidence(parts) if config.cohort else 0
+        self.ual = UAL(n_members, config.lev_dim, told)
+        self.o2d2 = O2D2(n_members, config.lev_dim, told)
 
     @property
     def n_members(self) -> int:
-        return len(self.metric.weight)
+        return len(self.dml.log_gamma)
+
+    @property
+    def device(self) -> torch.device:
+        return self.dml.log_gamma.device
 
     def member(self, m: int) -> Network:
         """One member as a network of its own, on the same memory."""
@@ -61,30 +86,71 @@ class Network(nn.Module):
 
     def use_dropout(self, dropout: Dropout) -> None:
         """In training mode, from now on."""
-        self.encoder.dropout = self.encoder.window.dropout = self.encoder.document.dropout = dropout
+        if self.encoder is not None:
+            self.encoder.dropout = self.encoder.window.dropout = self.encoder.document.dropout = dropout
         self.metric_dropout = self.bfs.dropout = self.ual.dropout = dropout.metric
 
-    def embed(self, batch: Batch) -> Embedding:
-        return self.embed_vectors(self.encoder(batch).vectors, batch)
+    def embed(self, batch: Batch, population: Population | None = None) -> Embedding:
+        return self.embedding(self.project(batch), batch.tokens, population)
+
+    def encode(self, batch: Batch) -> Tensor:
+        """-> document vectors (M, D, 2H)"""
+        assert self.encoder is not None
+        vectors: Tensor = self.encoder(batch).vectors
+        return vectors
 
     def encoder_part(self, vectors: Tensor) -> Tensor:
         """Document vectors (M, D, 2H) -> the part of the LEV that comes from the encoder, in their precision."""
+        assert self.metric is not None
         return torch.tanh(self.metric(shared_mask(vectors, self.metric_dropout, self.training)))
 
-    def embed_vectors(self, vectors: Tensor, batch: Batch) -> Embedding:
-        """Document vectors (M, D, 2H) of a batch -> its embedding.
+    def project(self, batch: Batch) -> Tensor:
+        """-> the parts of the LEV (M, D, L), those from n-grams of any length.
 
         In double precision: the last bits, which depend on the other documents of the batch, are then rounded away.
         """
-        parts = [self.encoder_part(vectors.double())]
-        if self.lda is not None:
-            assert batch.frequencies is not None
-            parts.append(torch.tanh(self.lda(batch.frequencies.double(), batch.tokens)))
-        y = torch.cat(parts, -1)
-        distance = None if self.cohort is None else self.cohort(y).float()
-        return Embedding(y.float(), batch.tokens, self.config.lev_parts, distance)
+        parts = []
+        if self.encoder is not None:
+            parts.append(self.encoder_part(self.encode(batch).double()))
+        if self.ngrams is not None:
+            assert batch.ngrams is not None
+            parts.append(self.ngrams(batch.ngrams.double(), batch.tokens.double()))
+        return torch.cat(parts, -1).float()
+
+    def embedding(
+        self, projected: Tensor, tokens: Tensor, population: Population | None = None, usable: Tensor | None = None
+    ) -> Embedding:
+        """Parts of LEVs (M, D, L) made comparable, and measured against the cohort.
+
+        What is usual in a population is taken off the n-gram part, of the cohort's texts too. `usable` (D, K): who of
+        the cohort counts.
+        """
+        parts = self.config.lev_parts
+        y, norm = self._comparable(projected, population)
+        measures = None
+        if self.cohort is not None:
+            texts, _ = self._comparable(self.cohort.texts, population)
+            every = zip(y.split(parts, -1), texts.split(parts, -1), strict=True)
+            measures = torch.stack([cohort_measures(mine, theirs, usable) for mine, theirs in every], -2).float()
+        share = tokens.new_full(tokens.shape, 0.0 if population is None else population.share)
+        return Embedding(y.float(), tokens, parts, measures, norm, share)
+
+    def _comparable(self, projected: Tensor, population: Population | None) -> tuple[Tensor, Tensor | None]:
+        """(M, D, L) -> in double precision, n-gram parts at length one, parts scaled; and the log of that length."""
+        parts, norm = list(projected.double().split(self.config.lev_parts, -1)), None
+        if self.ngrams is not None:
+            mine = parts[-1]
+            if population is not None:
+                mine = mine - population.share * population.mean.double()[:, None]
+            length = mine.norm(dim=-1, keepdim=True).clamp_min(1e-9)
+            parts[-1], norm = mine / length, length.log().squeeze(-1).float()
+        if self.part_scale is not None:
+            parts = [part * scale[:, None, None] for part, scale in zip(parts, self.part_scale.T, strict=True)]
+        return torch.cat(parts, -1), norm
 
     def score(self, pair: EmbeddingPair) -> Scores:
         p_bfs = self.bfs(pair)
         p_ual, confusion = self.ual(pair, p_bfs)
-        return Scores(self.dml(pair), p_bfs, p_ual, self.o2d2(pair, confusion), confusion)
+        familiar = self.ual.familiar(pair)
+        p_o2d2 = self.o2d2(pair, confusion, p_ual, familiar)
+        return Scores(self.dml(pair), p_bfs, p_ual, p_o2d2, confusion, familiar)

@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .embedding import EmbeddingPair
+from .evidence import parabola, scantness
 from .layers import Linear
 
 SOFTEN = 1e-6  # keeps covariances invertible
+STEEPER = 3.0  # what a member is unsure to know, it should not be surer of: its doubt counts so many times
 
 
 class DML(nn.Module):
@@ -118,16 +120,43 @@ class BFS(nn.Module):
         return cross + own + ((z1 + z2) @ c).squeeze(-1) + k[:, None]
 
 
-class UAL(nn.Module):
-    """Uncertainty adaptation: a confusion matrix for each pair corrects the BFS posterior."""
+class Told(nn.Module):
+    """Evidence (M, P, E) as scores read it: standardised, and clipped where calibration had nothing like it."""
 
-    def __init__(self, n_members: int, lev_dim: int, knows_length: bool = False) -> None:
+    LIMIT = 4.0
+
+    def __init__(self, n_members: int, size: int) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(n_members, size), requires_grad=False)
+        self.scale = nn.Parameter(torch.ones(n_members, size), requires_grad=False)
+
+    def forward(self, pair: EmbeddingPair) -> Tensor:
+        assert pair.evidence is not None
+        standard = (pair.evidence - self.mean[:, None]) * self.scale[:, None]
+        return standard.clamp(-self.LIMIT, self.LIMIT)
+
+
+class UAL(nn.Module):
+    """Uncertainty adaptation: a confusion matrix for each pair corrects the BFS posterior.
+
+    It reads the squared differences, as in the paper; or, where there is `told` evidence of so many numbers, that.
+    """
+
+    HIDDEN_TOLD = 60
+
+    def __init__(self, n_members: int, lev_dim: int, told: int = 0) -> None:
         super().__init__()
         self.dropout = 0.0
-        self.hidden = Linear(n_members, lev_dim + 2 * knows_length, 2 * lev_dim)
-        self.logits = Linear(n_members, 2 * lev_dim, 4)
-        # Less text, less certain: how fast.
-        self.slope = nn.Parameter(torch.zeros(n_members)) if knows_length else None
+        self.told = Told(n_members, told) if told else None
+        inputs, hidden = (told, self.HIDDEN_TOLD) if told else (lev_dim, 2 * lev_dim)
+        self.hidden = Linear(n_members, inputs, hidden)
+        self.logits = Linear(n_members, hidden, 4)
+        # What needs no hidden layer.
+        self.direct = Linear(n_members, told, 1) if told else None
+        # The mean of members that differ is less certain than each of them. So where a member knows the kind of text
+        # it says more than it would alone; on other kinds the doubt is wanted.
+        self.kind = Linear(n_members, told, 1) if told else None
+        self.sharpen = nn.Parameter(torch.zeros(n_members), requires_grad=False) if told else None
 
     def forward(self, pair: EmbeddingPair, p_bfs: Tensor) -> tuple[Tensor, Tensor]:
         """-> p(same author) (M, P), and the confusion matrices that it comes from (M, P, 2, 2)"""
@@ -136,15 +165,20 @@ class UAL(nn.Module):
 
     def confusion(self, pair: EmbeddingPair) -> Tensor:
         """C[..., j, i] = p(H_j | decided for H_i): columns sum to one -> (M, P, 2, 2)"""
-        x = pair.squares
-        if self.slope is not None:
-            assert pair.lengths is not None
-            x = torch.cat([x, pair.lengths.expand(len(x), -1, -1)], -1)
-        hidden = F.dropout(torch.tanh(self.hidden(x)), self.dropout, self.training)
-        logits = self.logits(hidden)
-        if self.slope is not None and pair.lengths is not None:
-            logits = logits * (self.slope[:, None] * pair.lengths[:, 0]).exp()[..., None]
-        return logits.unflatten(-1, (2, 2)).softmax(-2)
+        x = pair.squares if self.told is None else self.told(pair)
+        logits = self.logits(F.dropout(torch.tanh(self.hidden(x)), self.dropout, self.training)).unflatten(-1, (2, 2))
+        if self.direct is not None and self.kind is not None and self.sharpen is not None:
+            towards = self.direct(x)[..., None] / 2
+            logits = logits + torch.cat([-towards, towards], -2)
+            surely = torch.sigmoid(STEEPER * self.kind(x).squeeze(-1))
+            logits = logits * (1 + self.sharpen[:, None] * surely)[..., None, None]
+        return logits.softmax(-2)
+
+    def familiar(self, pair: EmbeddingPair) -> Tensor | None:
+        """-> p(the pair is of a kind of text that the member was made of) (M, P); None where nothing is told"""
+        if self.told is None or self.kind is None:
+            return None
+        return torch.sigmoid(self.kind(self.told(pair)).squeeze(-1))
 
     @staticmethod
     def correct(confusion: Tensor, p_bfs: Tensor) -> Tensor:
@@ -153,26 +187,46 @@ class UAL(nn.Module):
 
 
 class O2D2(nn.Module):
-    """Out-of-distribution detector: p(H2), "this pair cannot be decided"."""
+    """Out-of-distribution detector: p(H2), "this pair cannot be decided".
+
+    It reads squared differences and sums and UAL's confusion matrix, as in the paper; or, where there is `told`
+    evidence of so many numbers, that in place of the squares, and how certain UAL is.
+    """
 
     HIDDEN = (60, 30)
 
-    def __init__(self, n_members: int, lev_dim: int) -> None:
+    def __init__(self, n_members: int, lev_dim: int, told: int = 0) -> None:
         super().__init__()
         self.dropout = 0.0  # before each layer
-        sizes = (2 * lev_dim + 4, *self.HIDDEN, 1)
+        self.told = Told(n_members, told) if told else None
+        sizes = (told + 5 if told else 2 * lev_dim + 4, *self.HIDDEN, 1)
         self.layers = nn.ModuleList(Linear(n_members, i, o) for i, o in pairwise(sizes))
+        # Of how certain UAL is, without a hidden layer.
+        self.direct = nn.Parameter(torch.zeros(n_members, 1)) if told else None
+        # What a strange kind of text adds: there a member has to be surer.
+        self.strange = nn.Parameter(torch.zeros(n_members, 1), requires_grad=False) if told else None
+        # How undecidable a pair of its length must be at least, as a parabola in the scantness of text: on short texts
+        # most decisions are poor, yet to leave all of them open helps nobody.
+        self.least = nn.Parameter(torch.zeros(n_members, 3), requires_grad=False) if told else None
 
-    def forward(self, pair: EmbeddingPair, confusion: Tensor) -> Tensor:
+    def forward(self, pair: EmbeddingPair, confusion: Tensor, p_ual: Tensor, familiar: Tensor | None) -> Tensor:
         """-> p(undecidable) (M, P)"""
-        return torch.sigmoid(self.logit(pair, confusion))
+        return torch.sigmoid(self.logit(pair, confusion, p_ual, familiar))
 
-    def logit(self, pair: EmbeddingPair, confusion: Tensor) -> Tensor:
-        """-> (M, P)"""
-        sums = (pair.scaled_first + pair.scaled_second).square()
-        x = torch.cat([pair.squares, sums, confusion.flatten(-2)], -1)
+    def logit(self, pair: EmbeddingPair, confusion: Tensor, p_ual: Tensor, familiar: Tensor | None) -> Tensor:
+        """What UAL says: its confusion matrices (M, P, 2, 2), posterior and familiarity (M, P) -> (M, P)"""
+        certainty = (2 * p_ual - 1).abs()
+        if self.told is None:
+            parts = [pair.squares, (pair.first + pair.second).square(), confusion.flatten(-2)]
+        else:
+            parts = [self.told(pair), confusion.flatten(-2), certainty[..., None]]
+        x = torch.cat(parts, -1)
         for layer in self.layers:
             x = layer(F.dropout(x, self.dropout, self.training))
             if layer is not self.layers[-1]:
                 x = torch.tanh(x)
-        return x.squeeze(-1)
+        logit = x.squeeze(-1)
+        if self.direct is None or self.strange is None or self.least is None or familiar is None:
+            return logit
+        least = self.least @ parabola(scantness(pair)).T
+        return logit + self.direct * certainty + self.strange * (0.5 - familiar) - least

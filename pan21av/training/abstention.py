@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..metrics import pan_metrics
+from ..network.embedding import EmbeddingPair
+from ..network.evidence import parabola, scantness
 from ..network.network import Network
 from ..network.scores import O2D2
 from ..vote import NON_RESPONSE, vote
@@ -19,11 +21,78 @@ from .settings import AbstentionSettings
 from .stage1 import Log
 from .streams import Stream, numpy_stream, torch_stream
 
+SAMPLE_DRAWS = 6  # of pairs that show what is usual
+
 
 def labels(p_ual: Tensor, same: Tensor, eps: Tensor) -> Tensor:
-    """Posteriors and truth (1, P), candidates (E) -> (E, P): 1 if the decision is wrong or within eps of a half."""
+    """Posteriors and truth (1, P), candidates (E, 1) or (E, P) -> (E, P): 1 if the decision is wrong or within eps of
+    a half."""
     wrong = (p_ual > NON_RESPONSE) != same.bool()
-    return (wrong | ((p_ual - NON_RESPONSE).abs() <= eps[:, None])).float()
+    return (wrong | ((p_ual - NON_RESPONSE).abs() <= eps)).float()
+
+
+class Usual:
+    """How far from a half posteriors usually are at a length, over that of texts of usual length: else most short
+    pairs would count as undecidable."""
+
+    LEAST = 0.05
+
+    def __init__(self, p_ual: Tensor, scant: Tensor) -> None:
+        """Of pairs (P) of any length; scant is 0 for texts of usual length."""
+        distance = (p_ual - NON_RESPONSE).abs()
+        self.weights = torch.linalg.lstsq(parabola(scant), distance[:, None]).solution[:, 0]
+
+    def __call__(self, scant: Tensor) -> Tensor:
+        whole = parabola(torch.zeros_like(scant)) @ self.weights
+        return ((parabola(scant) @ self.weights) / whole).clamp(self.LEAST, 1.0)
+
+
+@torch.no_grad()
+def _settle(detectors: O2D2, network: Network, pairs: LabelledPairs, settings: AbstentionSettings) -> None:
+    """How strange kinds count, and how undecidable a pair of a length must be, so that of pairs of familiar sources
+    the share of the settings is left open."""
+    assert detectors.strange is not None
+    assert detectors.least is not None
+    detectors.strange.fill_(settings.strange)
+    known = pairs.pair[pairs.known.nonzero()[:, 0]]
+    logit = _logit(detectors, network, known)
+    terms = parabola(scantness(known))
+    for detector, values in zip(detectors.least, logit, strict=True):
+        detector.copy_(_quantile(terms, values, 1 - settings.share))
+
+
+@torch.no_grad()
+def _unsettle(detectors: O2D2) -> None:
+    """What is learnt is which pairs are undecidable; how many are left open is another question."""
+    for parameter in (detectors.strange, detectors.least):
+        if parameter is not None:
+            parameter.zero_()
+
+
+def _logit(detectors: O2D2, network: Network, pair: EmbeddingPair) -> Tensor:
+    """What each of several detectors says of one member's pairs -> (E, P)"""
+    count = len(next(detectors.parameters()))
+    with torch.no_grad():
+        p_ual, confusion = network.ual(pair, network.bfs(pair))
+        familiar = network.ual.familiar(pair)
+    return detectors.logit(
+        pair.expand(count),
+        confusion.expand(count, -1, -1, -1),
+        p_ual.expand(count, -1),
+        None if familiar is None else familiar.expand(count, -1),
+    )
+
+
+def _quantile(terms: Tensor, values: Tensor, level: float) -> Tensor:
+    """Weights of `terms` (P, T) that leave the share `level` of `values` (P) below them, whatever the terms are:
+    quantile regression, by least squares that are weighed anew."""
+    weights = torch.linalg.lstsq(terms, values[:, None]).solution[:, 0]
+    for _ in range(50):
+        rest = values - terms @ weights
+        pull = torch.where(rest > 0, level, 1 - level) / rest.abs().clamp_min(1e-3)
+        root = pull.sqrt()[:, None]
+        weights = torch.linalg.lstsq(terms * root, values[:, None] * root).solution[:, 0]
+    return weights
 
 
 def fit_o2d2(
@@ -35,9 +104,19 @@ def fit_o2d2(
     eps = torch.linspace(settings.eps_min, settings.eps_max, settings.eps_steps, device=device)
     count = len(eps)
     torch_stream(calibration.seed, Stream.O2D2_WEIGHTS)
-    detectors = O2D2(count, network.config.lev_dim).to(device)
+    told = network.ual.told
+    detectors = O2D2(count, network.config.lev_dim, 0 if told is None else told.mean.shape[-1]).to(device)
+    if told is not None and detectors.told is not None:
+        for name, tensor in told.named_parameters():
+            getattr(detectors.told, name).data.copy_(tensor.expand(count, -1))
     detectors.dropout = settings.dropout
-    optimiser = Optimiser(detectors.parameters())
+    optimiser = Optimiser([p for p in detectors.parameters() if p.requires_grad])
+    usual, sample = None, None
+    if told is not None:
+        with torch.no_grad():
+            sample = calibration.draw_many(calibration.for_o2d2, SAMPLE_DRAWS, Stream.USUAL)
+            p = network.ual(sample.pair, network.bfs(sample.pair))[0][0]
+            usual = Usual(p, scantness(sample.pair))
     truth = validation.same[0].bool().cpu().numpy()
     with torch.no_grad():
         scores = network.score(validation.pair)
@@ -48,18 +127,22 @@ def fit_o2d2(
         rng = numpy_stream(calibration.seed, Stream.O2D2_EPOCH, epoch)
         rate = linear(settings.lr, settings.lr_end, epoch / settings.epochs)
         detectors.train()
+        _unsettle(detectors)
         losses = []
-        for pair, same in calibration.epoch(calibration.for_o2d2, rng, settings.batch):
+        for pair, same, _ in calibration.epoch(calibration.for_o2d2, rng, settings.batch):
             with torch.no_grad():
-                p, confusion = network.ual(pair, network.bfs(pair))
-                label = labels(p, same, eps)
-            logit = detectors.logit(pair.expand(count), confusion.expand(count, -1, -1, -1))
+                p, _ = network.ual(pair, network.bfs(pair))
+                band = eps[:, None] * (1.0 if usual is None else usual(scantness(pair)))
+                label = labels(p, same, band)
+            logit = _logit(detectors, network, pair)
             loss = F.binary_cross_entropy_with_logits(logit, label, reduction="none").mean(1).sum()
             optimiser.step(loss, rate)
             losses.append(float(loss.detach()) / count)
         detectors.eval()
+        if sample is not None and settings.share:
+            _settle(detectors, network, sample, settings)
         with torch.no_grad():
-            undecidable = detectors(validation.pair.expand(count), scores.confusion.expand(count, -1, -1, -1))
+            undecidable = torch.sigmoid(_logit(detectors, network, validation.pair))
         overall = [pan_metrics(truth, vote(p_ual, p[None]).answers)["overall"] for p in undecidable.cpu().numpy()]
         winner = int(np.argmax(overall))
         if overall[winner] > best:

@@ -1,36 +1,41 @@
-"""What stage two learns from: documents by authors that stage one never saw, whole and in crops, and pairs of them."""
+"""What stage two learns from: documents by authors that stage one never saw, of sources that it knows and of others,
+whole and in crops, with and without a population; and pairs of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..network.cohort import Cohort
 from ..network.embedding import Embedding, EmbeddingPair
-from ..network.network import Network
+from ..network.network import Network, Population
 from .crops import Crops
-from .prepared import CALIBRATE, Prepared
-from .sampling import FOR_CALIBRATION, FOR_SCORES, draw_pairs
+from .prepared import CALIBRATE, TRAIN, Prepared, Span
+from .sampling import FOR_CALIBRATION, FOR_SCORES, draw_pairs, per_source
 from .settings import Settings
-from .stage1 import embed_spans
+from .sources import n_known
+from .stage1 import project_spans
 from .streams import COHORT_SEED, Stream, numpy_stream
+
+FEWEST, MOST = 10, 300  # texts of a population
+POPULATIONS = 2  # conditions with one, beside that without
 
 
 class LabelledPairs(NamedTuple):
     pair: EmbeddingPair
     same: Tensor  # (1, P)
+    known: Tensor  # (P) bool: of a source that the member is made of
 
 
 @dataclass(frozen=True)
 class Views:
     """Embeddings of documents: view 0 reads the whole text, the others crops of random length.
 
-    In condition 0 a text is of a familiar kind; in condition 1 the cohort's texts of its own source do not count.
+    In condition 0 nothing is known of where they come from; in the others there is a population.
     """
 
     embedding: Embedding  # rows: conditions x views x documents
@@ -43,33 +48,100 @@ class Views:
         at = np.searchsorted(self.documents, documents)
         return torch.from_numpy((np.asarray(conditions) * self.n_views + views) * len(self.documents) + at)
 
-    def measured(self, cohort: Cohort, usable: list[np.ndarray | None]) -> Views:
-        """With distances to a cohort, in a condition for each of `usable`: who of the cohort (D, K) counts."""
-        vectors, views = self.embedding.vectors, self.n_views
-        conditions = []
-        for mask in usable:
-            counted = None if mask is None else torch.from_numpy(np.tile(mask, (views, 1))).to(vectors.device)
-            conditions.append(replace(self.embedding, cohort_distance=cohort(vectors.double(), counted).float()))
-        return Views(Embedding.join(conditions, "documents"), self.documents, views, len(usable))
+
+class Projected(NamedTuple):
+    """What the parts of a member's LEVs are before they are made comparable: rows views x documents."""
+
+    parts: Tensor  # (1, rows, L)
+    tokens: Tensor  # (rows)
+    documents: np.ndarray  # (D), sorted
+    n_views: int
 
 
 @torch.no_grad()
-def compute_views(
-    network: Network, prepared: Prepared, documents: np.ndarray, settings: Settings, rng: np.random.Generator,
-    device: torch.device,
-) -> Views:  # fmt: skip
-    """By a network that has no cohort yet."""
+def project_views(
+    network: Network, prepared: Prepared, documents: np.ndarray, settings: Settings, rng: np.random.Generator
+) -> Projected:
     documents = np.unique(documents)
-    crops, shortest, longest = Crops(prepared, rng), settings.calibration.min_windows, settings.model.max_windows
+    crops = Crops(prepared, rng)
     spans = [crops.whole(int(d)) for d in documents]
     for _ in range(1, settings.calibration.views):
-        spans += [crops.random(int(d), shortest, longest) for d in documents]
-    return Views(embed_spans(network, prepared, spans, device), documents, settings.calibration.views)
+        spans += [crops.of_any_length(int(d), settings.calibration.min_tokens) for d in documents]
+    parts, tokens = project_spans(network, prepared, spans)
+    return Projected(parts, tokens, documents, settings.calibration.views)
+
+
+class Populations:
+    """Texts of each source, by training authors, as a user might have them of the kind that is asked about."""
+
+    def __init__(self, network: Network, prepared: Prepared, rng: np.random.Generator) -> None:
+        self.projected: dict[int, Tensor] = {}  # (1, texts, ngram_dim) of each source
+        if network.ngrams is None:
+            return
+        crops, source = Crops(prepared, rng), prepared.catalogue.source
+        documents = np.flatnonzero(prepared.full_split == TRAIN)  # of the sources that the member never read, too
+        for number in range(len(prepared.sources)):
+            mine = rng.permutation(documents[source[documents] == number])[: 2 * MOST]
+            if len(mine) >= FEWEST:
+                spans = [crops.whole(int(d)) for d in mine]
+                self.projected[number] = ngram_projections(network, prepared, spans)
+
+    def draw(self, source: int, texts: int, rng: np.random.Generator) -> Population | None:
+        """Of `texts` texts, or of as many as there are; None where there are next to none."""
+        projected = self.projected.get(source)
+        if projected is None:
+            return None
+        chosen = torch.from_numpy(rng.permutation(projected.shape[1])[:texts])
+        return Population(projected[:, chosen].mean(1), len(chosen))
+
+
+@torch.no_grad()
+def ngram_projections(network: Network, prepared: Prepared, spans: list[Span]) -> Tensor:
+    """(1, spans, ngram_dim), without the encoder, which costs most."""
+    assert network.ngrams is not None
+    tokens = [prepared.tokens_of(span) for span in spans]
+    lengths = torch.tensor([len(t) for t in tokens], dtype=torch.float64, device=network.device)
+    counted = torch.from_numpy(prepared.count_ngrams(tokens)).to(network.device).double()
+    projected: Tensor = network.ngrams(counted, lengths).float()
+    return projected
+
+
+@torch.no_grad()
+def measured(
+    network: Network, projected: Projected, prepared: Prepared, populations: list[dict[int, Population] | None],
+    cohort: np.ndarray | None,
+) -> Views:  # fmt: skip
+    """Embeddings in a condition for each of `populations`: a population for each source, or None.
+
+    `cohort` are the documents of the cohort; nobody is in his own.
+    """
+    catalogue, views = prepared.catalogue, projected.n_views
+    documents = np.tile(projected.documents, views)
+    device = projected.parts.device
+    conditions = []
+    for of_source in populations:
+        groups = catalogue.source[documents] if of_source is not None else np.zeros(len(documents), dtype=np.int64)
+        order = np.argsort(groups, kind="stable")
+        parts = []
+        for number in np.unique(groups):
+            rows = order[groups[order] == number]
+            usable = None
+            if cohort is not None:
+                others = catalogue.author[documents[rows]][:, None] != catalogue.author[cohort]
+                usable = torch.from_numpy(others).to(device)
+            population = None if of_source is None else of_source.get(int(number))
+            index = torch.from_numpy(rows).to(device)
+            parts.append(network.embedding(projected.parts[:, index], projected.tokens[index], population, usable))
+        back = torch.from_numpy(np.argsort(order))
+        conditions.append(Embedding.join(parts, "documents")[back])
+    return Views(Embedding.join(conditions, "documents"), projected.documents, views, len(populations))
 
 
 def cohort_documents(prepared: Prepared, limit: int) -> np.ndarray:
-    """One document of each calibration author, up to a limit; sources share it evenly as far as they can."""
+    """One document of each calibration author of the sources that are known, up to a limit; sources share it evenly
+    as far as they can."""
     documents = numpy_stream(COHORT_SEED, Stream.COHORT).permutation(prepared.documents(CALIBRATE))
+    documents = documents[prepared.known[prepared.catalogue.source[documents]]]
     _, first = np.unique(prepared.catalogue.author[documents], return_index=True)
     documents = documents[np.sort(first)]
     source = prepared.catalogue.source[documents]
@@ -77,6 +149,14 @@ def cohort_documents(prepared: Prepared, limit: int) -> np.ndarray:
     rank = np.empty(len(source), dtype=np.int64)  # within its source
     rank[by_source] = np.arange(len(source)) - np.searchsorted(source[by_source], source[by_source])
     return np.sort(documents[np.argsort(rank, kind="stable")][:limit])
+
+
+def fewest_in_cohort(prepared: Prepared, source_share: float) -> int:
+    """Authors that the cohort of any member has, whatever sources it knows."""
+    documents = prepared.documents(CALIBRATE)
+    cells = np.unique(np.stack([prepared.catalogue.source, prepared.catalogue.author], 1)[documents], axis=0)
+    authors = np.bincount(cells[:, 0], minlength=len(prepared.sources))
+    return int(np.sort(authors)[: n_known(len(prepared.sources), source_share)].sum())
 
 
 class Calibration:
@@ -93,34 +173,48 @@ class Calibration:
         self.for_scores, self.for_o2d2 = views.documents[mine], views.documents[~mine]
 
     def draw(self, documents: np.ndarray, rng: np.random.Generator) -> LabelledPairs:
-        """Pairs drawn anew, each document at a random view.
-
-        A share of the pairs poses as of an unfamiliar kind: a verifier will meet such, too.
-        """
-        catalogue = self.prepared.catalogue
-        pairs = draw_pairs(catalogue, documents, FOR_SCORES if self.settings.heads.epochs else FOR_CALIBRATION, rng)
+        """Pairs drawn anew, each document at a random view, half of the pairs with a population."""
+        catalogue, settings = self.prepared.catalogue, self.settings
+        pairs = draw_pairs(catalogue, documents, FOR_SCORES if settings.heads.epochs else FOR_CALIBRATION, rng)
+        pairs = per_source(catalogue, pairs, settings.calibration.per_source)
+        pairs = self._with_unfamiliar(pairs, rng)
         same = torch.tensor(catalogue.same_author(pairs), dtype=torch.float32, device=self.device)[None]
-        views = [self._random_views(len(pairs), rng) for _ in range(2)]
+        views = self._random_views(len(pairs), rng)
         conditions = np.zeros(len(pairs), dtype=np.int64)
         if self.views.n_conditions > 1:
-            conditions = (rng.random(len(pairs)) < self.settings.calibration.unfamiliar).astype(np.int64)
+            known = rng.integers(1, self.views.n_conditions, size=len(pairs))
+            conditions = np.where(rng.random(len(pairs)) < 0.5, 0, known)
         rows = [self.views.rows(pairs[:, side], views[side], conditions) for side in (0, 1)]
-        return LabelledPairs(self.views.embedding.pair(*rows), same)
+        return LabelledPairs(self.views.embedding.pair(*rows), same, self.known(pairs))
+
+    def known(self, pairs: np.ndarray) -> Tensor:
+        """(P) bool"""
+        return torch.from_numpy(self.prepared.known[self.prepared.catalogue.source[pairs[:, 0]]]).to(self.device)
+
+    def _with_unfamiliar(self, pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Pairs of sources that the member does not know as often as the settings say: some come again."""
+        known, share = self.known(pairs).cpu().numpy(), self.settings.calibration.unfamiliar
+        strange = pairs[~known]
+        if not len(strange) or known.sum() == 0 or share >= 1:
+            return pairs
+        wanted = round(share / (1 - share) * known.sum())
+        return rng.permutation(np.concatenate([pairs[known], np.resize(strange, (wanted, 2))]))
 
     def _random_views(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Half of the documents whole, the others at one of the shorter views."""
-        shorter = rng.integers(1, max(2, self.views.n_views), size=count)
-        return np.where((rng.random(count) < 0.5) | (self.views.n_views == 1), 0, shorter)
+        """(2, P): a third of the pairs whole, of the others each document at one of all views."""
+        views = rng.integers(self.views.n_views, size=(2, count))
+        return np.where(rng.random(count) < 1 / 3, 0, views)
 
     def draw_many(self, documents: np.ndarray, draws: int, stream: Stream) -> LabelledPairs:
         """Several draws together, to fit something to all of them."""
         drawn = [self.draw(documents, numpy_stream(self.seed, stream, n)) for n in range(draws)]
-        pairs, same = zip(*drawn, strict=True)
-        return LabelledPairs(EmbeddingPair.join(pairs), torch.cat(same, 1))
+        pairs, same, known = zip(*drawn, strict=True)
+        return LabelledPairs(EmbeddingPair.join(pairs), torch.cat(same, 1), torch.cat(known))
 
     def epoch(self, documents: np.ndarray, rng: np.random.Generator, batch: int) -> Iterator[LabelledPairs]:
         """The batches of an epoch: as many draws as the settings say."""
         for _ in range(self.settings.calibration.draws):
-            pair, same = self.draw(documents, rng)
+            pair, same, known = self.draw(documents, rng)
             for at in range(0, len(pair), batch):
-                yield LabelledPairs(pair[at : at + batch], same[:, at : at + batch])
+                here = slice(at, at + batch)
+                yield LabelledPairs(pair[here], same[:, here], known[here])

@@ -8,7 +8,7 @@ from .prepare import format_table
 
 COLUMNS = {
     "auc": "AUC", "c@1": "c@1", "f_05_u": "F0.5u", "F1": "F1", "brier": "Brier", "overall": "overall", "ece": "ECE",
-    "non_responses": "non-resp.",
+    "ece_p": "ECE of p", "non_responses": "non-resp.",
 }  # fmt: skip
 STEPS = {
     "dml": "DML, single members",
@@ -18,6 +18,11 @@ STEPS = {
     "ensemble": "ensemble (mean of UAL)",
     "ensemble_o2d2": "ensemble + O2D2",
 }
+OVER_SOURCES = """Means over the sources that have 60 validation pairs or more. Members are made of some of the sources
+only, so each source is also judged as an unfamiliar kind of text, by the members that never read it; a population is
+that many other texts of the source, unlabelled.
+
+"""
 PARTS = {
     "by kind of pair, and by length of both texts": ("validation_by_kind", "validation_by_length"),
     "by source": ("validation_by_source",),
@@ -50,6 +55,24 @@ def _part(title: str, parts: dict[str, dict[str, Any]]) -> str:
     return _table(title, rows, "pairs")
 
 
+def _over_sources(table: dict[str, dict[str, Any]]) -> str:
+    if not table:
+        return ""
+    columns = {**COLUMNS, "bold": "two authors > 0.8"}
+    head = ["judged by", "sources", *columns.values()]
+    lines = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head))]
+    for name, row in table.items():
+        lines.append("| " + " | ".join([name, str(row["sources"]), *(f"{row[c]:.3f}" for c in columns)]) + " |")
+    return OVER_SOURCES + "\n".join(lines) + "\n\n"
+
+
+def _of_parts(parts: dict[str, float]) -> str:
+    if not parts:
+        return ""
+    said = ", ".join(f"{name} {value:.3f}" for name, value in parts.items())
+    return f"\nAUC of the members' mean distance alone, by part of the embedding: {said}.\n"
+
+
 def model_card(info: dict[str, Any], notes: str = "") -> str:
     """`info` is ensemble.json."""
     training = info["training"]
@@ -75,12 +98,13 @@ Ensemble + O2D2, with 95 % intervals of AUC and overall:
 
 {tables}
 
-What each step adds:
+{_over_sources(info["validation_of_sources"])}What each step adds:
 
 {_steps(info["validation"])}
-
+{_of_parts(info["validation_of_parts"])}
 Kinds: SA / DA same or different authors, SF / DF same or different topic; the paper reports SA_DF + DA_SF.
-Non-responses count as in PAN's evaluator; ECE is the expected calibration error of the answered trials.
+Non-responses count as in PAN's evaluator; ECE is the expected calibration error of the answered trials over bins of
+confidence, "ECE of p" that over bins of the probability itself. Intervals are of bootstrap samples of authors.
 
 ![Reliability on the validation pairs](reliability.png)
 

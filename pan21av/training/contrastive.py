@@ -71,18 +71,18 @@ def _pools(prepared: Prepared) -> list[list[list[int]]]:
 
 
 def contrastive_epoch(
-    network: Network, norm: nn.BatchNorm1d, probe: TopicProbe, optimiser: Optimiser, prepared: Prepared,
+    network: Network, norm: nn.Module, probe: TopicProbe, optimiser: Optimiser, prepared: Prepared,
     settings: ContrastiveSettings, epoch: int, rng: np.random.Generator,
 ) -> dict[str, float]:  # fmt: skip
     """One epoch; `norm` standardises document vectors, without which they drift. Returns means over its steps."""
     batches = contrastive_batches(prepared, settings, rng)
-    device = network.metric.weight.device
+    device = network.device
     records = []
     for step in range(settings.steps):
         at = (epoch + step / settings.steps) / settings.epochs
         spans = next(batches)
-        batch = prepared.batch(spans, frequencies=False).to(device)
-        vectors = norm(network.encoder(batch).vectors[0])[None]
+        batch = prepared.batch(spans, network.config).to(device)
+        vectors = norm(network.encode(batch)[0])[None]
         y = network.encoder_part(vectors)[0]
         contrast = contrastive_loss(y, settings.temperature)
         p, same = all_pairs(network.dml, y)
@@ -128,7 +128,7 @@ def standardisation(network: Network, prepared: Prepared, eps: float, seed: int)
     is measured anew, on whole texts.
     """
     rng = numpy_stream(seed, Stream.STANDARDISATION)
-    crops, device = Crops(prepared, rng), network.metric.weight.device
+    crops, device = Crops(prepared, rng), network.device
     documents, source = prepared.documents(TRAIN), prepared.catalogue.source
     sources = np.unique(source[documents])
     means, variances = [], []
@@ -139,7 +139,7 @@ def standardisation(network: Network, prepared: Prepared, eps: float, seed: int)
         parts = []
         for at in range(0, len(sample), DOCUMENTS_PER_BATCH):
             spans = [crops.whole(int(d)) for d in sample[at : at + DOCUMENTS_PER_BATCH]]
-            parts.append(network.encoder(prepared.batch(spans, frequencies=False).to(device)).vectors[0])
+            parts.append(network.encode(prepared.batch(spans, network.config).to(device))[0])
         vectors = torch.cat(parts)
         means.append(vectors.mean(0))
         variances.append(vectors.var(0, unbiased=False))

@@ -22,6 +22,12 @@ class Crops:
         spare = self.prepared.length(document) - count
         return Span(document, int(self.rng.integers(spare + 1)) if spare > 0 else 0, count)
 
+    def of_any_length(self, document: int, shortest: int) -> Span:
+        """So many tokens up to all, drawn evenly on a logarithmic scale, anywhere in the document."""
+        length = min(self.prepared.length(document), self.prepared.model.max_tokens)
+        count = round(float(np.exp(self.rng.uniform(np.log(min(shortest, length)), np.log(length)))))
+        return Span(document, int(self.rng.integers(self.prepared.length(document) - count + 1)), count)
+
     def for_pair(self, document: int, settings: PairSettings) -> Span:
         """The paper's: the whole document; if beyond the limit, half of the time from a random window on. Or a
         random length, where the settings say so."""

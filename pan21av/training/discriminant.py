@@ -39,8 +39,9 @@ class Scatter:
         return centred.T @ centred / len(centred)
 
 
-def discriminants(noise: np.ndarray, signal: np.ndarray, dim: int) -> np.ndarray:
-    """The `dim` directions (F, dim) with most signal for their noise: generalised eigenvectors, noise made white."""
+def discriminants(noise: np.ndarray, signal: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """The `dim` directions (F, dim) with most signal for their noise, generalised eigenvectors with the noise made
+    white; and how much that is (dim)."""
     whiten = np.linalg.inv(np.linalg.cholesky(noise))
-    _, vectors = np.linalg.eigh(whiten @ signal @ whiten.T)
-    return np.asarray(whiten.T @ vectors[:, -dim:])
+    values, vectors = np.linalg.eigh(whiten @ signal @ whiten.T)
+    return np.asarray(whiten.T @ vectors[:, -dim:]), np.asarray(values[-dim:])

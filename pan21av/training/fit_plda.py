@@ -46,7 +46,7 @@ def _project(
         return np.asarray((1 - shrink) * covariance + shrink * covariance.diagonal().mean() * identity)
 
     noise = shrunk(scatter.within) + SOURCE_WEIGHT * scatter.between_sources + 1e-9 * identity
-    projection = discriminants(noise, shrunk(scatter.total - scatter.within), bfs.mean.shape[-1])
+    projection, _ = discriminants(noise, shrunk(scatter.total - scatter.within), bfs.mean.shape[-1])
     scale = np.sqrt(
         np.maximum((projection.T @ (scatter.total + scatter.between_sources) @ projection).diagonal(), 1e-12)
     )

@@ -1,4 +1,4 @@
-"""Where UAL begins: a weighted distance that corrects BFS, as far as a few hundred authors can teach it."""
+"""Where UAL begins: a logistic regression on the evidence, which corrects BFS."""
 
 from __future__ import annotations
 
@@ -9,85 +9,94 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..network.scores import BFS, UAL
+from ..network.scores import BFS, UAL, Told
 from .calibration import LabelledPairs
 from .optimiser import Optimiser
 
-# BFS also counts what two texts have in common against the average of its authors; of texts unlike
-# all of those everything seems in common. UAL sees differences only, so BFS may move it by so much.
-MAX_TRUST = 0.5
-RIDGES = (0.001, 0.01, 0.1, 1.0)  # tried
+MAX_TRUST = 4.0  # by how much BFS may move the logit
+RIDGES = (1e-4, 1e-3, 1e-2)  # tried
+KIND_RIDGE = 1e-3
+SURE = 4.0
 LR = 0.03
 STEPS_PER_LOOK = 10  # at the held-out pairs
 
 
 class _Start(nn.Module):
-    """p = p_BFS sigmoid(g (k tanh(s / k) + b + t)) + (1 - p_BFS) sigmoid(g (k tanh(s / k) + b - t)), where s is a
-    weighted sum of the squared differences: exactly a UAL whose first hidden unit is tanh(s / k). Where it knows how
-    scant and uneven the texts are, s has terms for that, and g = exp(slope scantness); else g = 1.
-    """
+    """p = p_BFS sigmoid(s + t) + (1 - p_BFS) sigmoid(s - t), where s is a weighted sum of the evidence: exactly a UAL
+    whose hidden layer says nothing yet."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self.trust, self.bias, self.log_k, self.slope = (nn.Parameter(torch.tensor(v)) for v in (0.4, 0.0, 1.5, 0.0))
-        self.lengths = nn.Parameter(torch.zeros(2))
-        self.level = nn.Parameter(torch.tensor(-0.03))  # the weight that all differences share
-        self.own = nn.Parameter(torch.zeros(dim))  # what each has of its own
+        self.trust, self.bias = nn.Parameter(torch.tensor(0.4)), nn.Parameter(torch.tensor(0.0))
+        self.weights = nn.Parameter(torch.zeros(size))
 
     def forward(self, data: _Data) -> Tensor:
         """-> p(same author) (P)"""
-        k, trust, g = self.log_k.exp(), self.trust.clamp(0, MAX_TRUST), (self.slope * data.lengths[:, 0]).exp()
-        s = k * torch.tanh((data.x @ (self.level + self.own) + data.lengths @ self.lengths) / k) + self.bias
-        p = data.p_bfs * torch.sigmoid(g * (s + trust)) + (1 - data.p_bfs) * torch.sigmoid(g * (s - trust))
+        s, trust = data.x @ self.weights + self.bias, self.trust.clamp(0, MAX_TRUST)
+        p = data.p_bfs * torch.sigmoid(s + trust) + (1 - data.p_bfs) * torch.sigmoid(s - trust)
         return p.clamp(1e-6, 1 - 1e-6)
 
     @torch.no_grad()
-    def put(self, ual: UAL, mean: Tensor, deviation: Tensor) -> None:
-        """Into a UAL whose other hidden units keep their random weights, but say next to nothing yet."""
-        k, trust, bias = self.log_k.exp(), self.trust.clamp(0, MAX_TRUST), self.bias
-        weights = (self.level + self.own) / deviation / k
-        first = torch.cat([weights, self.lengths / k]) if ual.slope is not None else weights
-        ual.hidden.weight[0, :, 0], ual.hidden.bias[0, 0] = first, -(mean @ weights)
-        if ual.slope is not None:
-            ual.slope[0] = self.slope
+    def put(self, ual: UAL) -> None:
+        assert ual.direct is not None
+        trust = self.trust.clamp(0, MAX_TRUST)
+        ual.direct.weight[0, :, 0], ual.direct.bias[0, 0] = self.weights, self.bias
         ual.logits.weight.mul_(0.01)
         # (j, i): towards "different" in the first row, "same" in the second
-        ual.logits.weight[0, 0] = torch.stack([-k, -k, k, k]) / 2
-        ual.logits.bias[0] = torch.stack([trust - bias, -trust - bias, bias - trust, bias + trust]) / 2
+        ual.logits.bias[0] = torch.stack([trust, -trust, -trust, trust]) / 2
 
 
 @dataclass(frozen=True)
 class _Data:
-    x: Tensor  # (P, L): squared differences, standardised
-    lengths: Tensor  # (P, 2)
+    x: Tensor  # (P, E)
     p_bfs: Tensor  # (P)
     same: Tensor  # (P)
 
 
-def fit_ual(ual: UAL, bfs: BFS, pairs: LabelledPairs, held_out: LabelledPairs, steps: int = 300) -> float:
-    """Fit what matters most of UAL: how far to trust BFS, and one weighted distance that corrects it.
+@torch.no_grad()
+def fit_told(told: Told, pairs: LabelledPairs) -> None:
+    """How evidence is standardised."""
+    assert pairs.pair.evidence is not None
+    told.mean.copy_(pairs.pair.evidence.mean(1))
+    told.scale.copy_(1 / pairs.pair.evidence.std(1).clamp_min(1e-6))
 
-    A few hundred authors cannot teach all of UAL's weights, but these. The ridge towards equal weights, and when to
-    stop, are chosen on held-out pairs; returns their cross-entropy.
-    """
+
+def fit_kind(ual: UAL, pairs: LabelledPairs, steps: int = 200) -> None:
+    """Which kinds of text the member knows: a logistic regression on the evidence. Where it knows all, it says so."""
+    assert ual.told is not None
+    assert ual.kind is not None
     with torch.no_grad():
-        squares = pairs.pair.squares[0]
-        mean, deviation = squares.mean(0), squares.std(0).clamp_min(1e-6)
+        ual.kind.weight.zero_()
+        ual.kind.bias.fill_(SURE)
+        x, known = ual.told(pairs.pair)[0], pairs.known.float()
+    if known.min() == known.max():
+        return
+    weights, bias = nn.Parameter(torch.zeros_like(x[0])), nn.Parameter(x.new_zeros(()))
+    optimiser = Optimiser([weights, bias])
+    for _ in range(steps):
+        loss = F.binary_cross_entropy_with_logits(x @ weights + bias, known)
+        optimiser.step(loss + KIND_RIDGE * weights.square().sum(), LR)
+    with torch.no_grad():
+        ual.kind.weight[0, :, 0], ual.kind.bias[0, 0] = weights, bias
 
-        def data(labelled: LabelledPairs) -> _Data:
-            x, lengths = (labelled.pair.squares[0] - mean) / deviation, labelled.pair.lengths
-            lengths = torch.zeros(len(x), 2).to(x) if lengths is None or ual.slope is None else lengths
-            return _Data(x, lengths, bfs(labelled.pair)[0], labelled.same[0])
 
-        seen, unseen = data(pairs), data(held_out)
-    best, chosen = math.inf, _Start(squares.shape[1]).to(squares.device)
+def fit_ual(ual: UAL, bfs: BFS, pairs: LabelledPairs, held_out: LabelledPairs, steps: int = 300) -> float:
+    """Fit what matters most of UAL: how far to trust BFS, and what the evidence says.
+
+    The ridge, and when to stop, are chosen on held-out pairs; returns their cross-entropy.
+    """
+    assert ual.told is not None
+    fit_told(ual.told, pairs)
+    fit_kind(ual, pairs)
+    with torch.no_grad():
+        seen, unseen = (_Data(ual.told(each.pair)[0], bfs(each.pair)[0], each.same[0]) for each in (pairs, held_out))
+    best, chosen = math.inf, _Start(seen.x.shape[1]).to(seen.x.device)
     state = chosen.state_dict()
     for ridge in RIDGES:
-        start = _Start(squares.shape[1]).to(squares.device)
-        few = [start.trust, start.bias, start.log_k, start.slope, start.lengths]
-        optimiser = Optimiser(few, slow=[start.level, start.own])  # one weight for every difference
+        start = _Start(seen.x.shape[1]).to(seen.x.device)
+        optimiser = Optimiser(start.parameters())
         for step in range(1, steps + 1):
-            loss = F.binary_cross_entropy(start(seen), seen.same) + ridge * start.own.square().sum()
+            loss = F.binary_cross_entropy(start(seen), seen.same) + ridge * start.weights.square().sum()
             optimiser.step(loss, LR)
             if step % STEPS_PER_LOOK == 0:
                 with torch.no_grad():
@@ -95,5 +104,5 @@ def fit_ual(ual: UAL, bfs: BFS, pairs: LabelledPairs, held_out: LabelledPairs, s
                 if now < best:
                     best, state = now, {name: value.clone() for name, value in start.state_dict().items()}
     chosen.load_state_dict(state)
-    chosen.put(ual, mean, deviation)
+    chosen.put(ual)
     return best

@@ -40,7 +40,8 @@ def fit_heads(
         return float(F.binary_cross_entropy(network.score(held_out.pair).ual, held_out.same))
 
     best, chosen = held_out_loss(), copy.deepcopy(network.state_dict())
-    optimiser = Optimiser([*network.bfs.parameters(), *network.ual.parameters()])
+    learning = [p for name, p in network.ual.named_parameters() if p.requires_grad and not name.startswith("kind")]
+    optimiser = Optimiser([*network.bfs.parameters(), *learning])
     network.bfs.dropout = network.ual.dropout = settings.dropout
     for epoch in range(settings.epochs):
         torch_stream(calibration.seed, Stream.HEAD_EPOCH, epoch)
@@ -48,7 +49,7 @@ def fit_heads(
         rate = linear(settings.lr, settings.lr / LR_FALL, epoch / settings.epochs)
         network.train()
         losses = []
-        for pair, same in calibration.epoch(calibration.for_scores, rng, settings.batch):
+        for pair, same, _ in calibration.epoch(calibration.for_scores, rng, settings.batch):
             bfs, ual = head_losses(network, pair, same, settings.ual_beta)
             optimiser.step(bfs + ual, rate)
             losses.append(float((bfs + ual).detach()))
@@ -59,9 +60,9 @@ def fit_heads(
         record = {"loss": float(np.mean(losses)), "held_out_loss": now, **figures()}
         log({"stage": "heads", "epoch": epoch + 1, **record})
     network.load_state_dict(chosen)
-    with torch.no_grad():
-        for parameter in network.ual.logits.parameters():
-            parameter.mul_(settings.logit_scale)
+    if network.ual.sharpen is not None:
+        with torch.no_grad():
+            network.ual.sharpen.fill_(settings.sharpen)
 
 
 def _fit_starts(network: Network, calibration: Calibration, held_out: LabelledPairs) -> None:
@@ -72,4 +73,5 @@ def _fit_starts(network: Network, calibration: Calibration, held_out: LabelledPa
     pairs = calibration.draw_many(mine, FITTED_DRAWS, Stream.HEAD_PAIRS)
     fit_plda(network.bfs, levs, catalogue.author[numbers], catalogue.source[numbers], held_out)
     fit_dml(network.dml, pairs)
-    fit_ual(network.ual, network.bfs, pairs, held_out)
+    if network.ual.told is not None:
+        fit_ual(network.ual, network.bfs, pairs, held_out)

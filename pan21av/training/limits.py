@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..data.fitness import Limits, Shares
-from ..network.embedding import MIN_TOKENS
 from .settings import Settings
 
 MAX_DOCUMENTS = 2_000  # looked at
@@ -29,9 +28,6 @@ def learn_limits(shares: Iterable[Shares]) -> Limits:
 
 
 def min_tokens(settings: Settings) -> int:
-    """Of a text that scores know the meaning of: the shortest that stage two learnt from, and where scores are told
-    how much text there is, the shortest that they can tell from shorter ones."""
-    if settings.calibration.views == 1:
-        return settings.data.min_tokens
-    shortest = settings.model.tokens_in(settings.calibration.min_windows)
-    return max(shortest, MIN_TOKENS) if settings.calibration.cohort else shortest
+    """Of a text that something can be said of: as for the documents that training takes. Stage two learns from shorter
+    crops, so that scores fade before they end."""
+    return max(settings.data.min_tokens, settings.calibration.min_tokens)

@@ -21,8 +21,10 @@ from ..errors import EnvironmentFault
 from ..files import write_whole
 from ..network.checkpoint import STAGES, member_files
 from ..network.network import Network
+from ..network.ngram_part import NgramPart
 from ..runtime.device import choose_device
-from .calibration import cohort_documents
+from .calibration import fewest_in_cohort
+from .fit_ngrams import fit_ngrams, n_features
 from .prepared import Prepared
 from .settings import Settings
 from .stage1 import CHECKPOINT, Log, StageOne
@@ -42,6 +44,7 @@ class MemberTask:
     folder: Path
     settings: Settings
     device: str
+    sources: tuple[int, ...]  # that it is made of
 
     @property
     def finished(self) -> bool:
@@ -65,7 +68,8 @@ def train_member(task: MemberTask) -> int:
     torch.set_num_threads(1)  # members run side by side; and the same weights on any number of cores
     task.folder.mkdir(parents=True, exist_ok=True)
     settings = task.settings
-    prepared, device = Prepared.load(task.prepared, settings.model), choose_device(task.device)
+    prepared = Prepared.load(task.prepared, settings.model).for_sources(task.sources)
+    device = choose_device(task.device)
     with (task.folder / HISTORY).open("wb", buffering=0) as history:
 
         def log(record: dict[str, Any]) -> None:
@@ -79,12 +83,12 @@ def train_member(task: MemberTask) -> int:
         began = time.perf_counter()
         # Just as it will be shipped, rounded: so it makes no difference whether stage one was trained here or reused.
         state = parse_safetensors((task.folder / STAGE_ONE).read_bytes())
-        stage_one = _network(settings.model, prepared, state, task.seed).to(device)
-        network = _network(with_cohort(settings, prepared), prepared, state, task.seed).to(device)
-        two = StageTwo(stage_one, network, prepared, settings, task.seed, device)
+        network = _network(full_model(settings, prepared), prepared, state, task.seed).to(device)
+        two = StageTwo(network, prepared, settings, task.seed, device)
         result = two.run(log)
     first = _stage_one_record(task)["seconds"]  # of earlier, broken runs too
     seconds = first + time.perf_counter() - began
+    result |= {"sources": [prepared.sources[number] for number in task.sources]}
     result |= {"seed": task.seed, "seconds": round(seconds, 1), "seconds_stage_one": round(first, 1)}
     files = member_files({name: tensor[0] for name, tensor in network.state_dict().items()}, fitted(settings))
     finish(task, files["stage2"], two.validation_scores(), result)
@@ -94,21 +98,40 @@ def train_member(task: MemberTask) -> int:
 
 def fitted(settings: Settings) -> tuple[str, ...]:
     """How the names of stage two's tensors begin: O2D2, and the scores where they begin anew."""
-    return ("o2d2.", "dml.", "bfs.", "ual.", "cohort.") if settings.heads.epochs else ("o2d2.",)
+    return ("o2d2.", "dml.", "bfs.", "ual.", "cohort.", "part_scale") if settings.heads.epochs else ("o2d2.",)
 
 
-def with_cohort(settings: Settings, prepared: Prepared) -> ModelConfig:
-    """What is shipped. A small corpus may have fewer texts for a cohort than the settings ask for."""
-    return replace(settings.model, cohort=len(cohort_documents(prepared, settings.calibration.cohort)))
+def full_model(settings: Settings, prepared: Prepared) -> ModelConfig:
+    """What is shipped. A small corpus may have fewer n-grams, and texts for a cohort, than the settings ask for."""
+    pool = prepared.vocabulary.ngrams
+    features = n_features(pool, settings.ngrams) if settings.model.ngram_dim and pool is not None else 0
+    return replace(
+        settings.model,
+        ngram_features=features,
+        ngram_dim=min(settings.model.ngram_dim, features),
+        cohort=min(settings.calibration.cohort, fewest_in_cohort(prepared, settings.data.source_share)),
+    )
 
 
 def _stage_one(task: MemberTask, prepared: Prepared, device: torch.device, log: Log) -> None:
-    """Train it, and leave what stage two builds on."""
-    one = StageOne(prepared, task.settings, task.seed, device)
-    network = one.run(task.folder, log)
-    state = {name: tensor[0] for name, tensor in network.state_dict().items()}
-    seconds = sum(record["seconds"] for record in one.state.history)
-    keep_stage_one(task, member_files(state, fitted(task.settings))["stage1"], seconds, one.state.history)
+    """Train the encoder, fit the n-gram part, and leave what stage two builds on."""
+    settings, history = task.settings, []
+    state: dict[str, Tensor] = {}
+    began = time.perf_counter()
+    if settings.model.encoder_dim:
+        one = StageOne(prepared, settings, task.seed, device)
+        encoder = one.run(task.folder, log)
+        state = {name: tensor[0] for name, tensor in encoder.state_dict().items()}
+        if settings.heads.epochs:  # the scores begin anew
+            state = {name: tensor for name, tensor in state.items() if not name.startswith(fitted(settings))}
+        history = one.state.history
+        began = time.perf_counter() - sum(record["seconds"] for record in history)
+    if settings.model.ngram_dim:
+        part = NgramPart(1, full_model(settings, prepared))
+        fit_ngrams(part, prepared, settings.ngrams, task.seed)
+        state |= {f"ngrams.{name}": tensor[0] for name, tensor in part.state_dict().items()}
+    seconds = time.perf_counter() - began
+    keep_stage_one(task, member_files(state, fitted(settings))["stage1"], seconds, history)
 
 
 def keep_stage_one(task: MemberTask, data: bytes, seconds: float, history: Sequence[dict[str, Any]] = ()) -> None:
@@ -126,7 +149,7 @@ def _network(model: ModelConfig, prepared: Prepared, state: dict[str, Tensor], s
     """A member with the tensors of `state`, the others at their start."""
     torch_stream(seed, Stream.STAGE_TWO_WEIGHTS)
     network = Network(model, 1, prepared.vocabulary.word_rows, prepared.vocabulary.char_rows)
-    network.load_state_dict(network.state_dict() | {name: tensor.float()[None] for name, tensor in state.items()})
+    network.load_state_dict(network.state_dict() | {name: tensor[None] for name, tensor in state.items()})
     return network
 
 

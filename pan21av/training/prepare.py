@@ -7,7 +7,7 @@ import logging
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ import orjson
 from tqdm import tqdm
 
 from ..data.fitness import Limits, Shares
-from ..data.frequencies import count_frequencies
 from ..data.tokeniser import DEFAULT, Tokens, encode_all
 from ..data.vocabulary import Vocabulary
 from ..errors import InputError
@@ -25,6 +24,7 @@ from ..files import replace_folder
 from ..runtime.parallel import ordered_map, usable_cores, worker_pool
 from .corpus import Document, read_corpus
 from .limits import MAX_DOCUMENTS, learn_limits
+from .ngram_pool import DOCUMENTS_PER_SOURCE, build_pool
 from .prepared import MANIFEST, SPLITS, TRAIN, VALIDATE, Prepared
 from .sampling import FOR_CALIBRATION, FOR_TRAINING, Catalogue, draw_pairs, fixed_pairs, split_documents
 from .settings import Settings
@@ -33,7 +33,7 @@ from .word_vectors import read_vectors
 
 log = logging.getLogger("pan21av")
 
-FORMAT = 3
+FORMAT = 4
 TEXTS_PER_TASK = 16
 MIN_AUTHORS = 4  # with two documents or more, in each part of the split
 MIN_PAIRS = 4  # of validation, and of development
@@ -62,11 +62,6 @@ def prepare(
     building.mkdir(parents=True)
     documents = tqdm(read_corpus(data, truth), "tokenising", unit=" documents", disable=not sys.stderr.isatty())
     found = _tokenise(iter(documents), building, settings.data.min_tokens, workers or usable_cores())
-    vocabulary = _write_types(found, building, settings)
-    if vectors is not None:
-        table, known = read_vectors(vectors, vocabulary, settings.model.word_dim)
-        np.save(building / "vectors.npy", table)
-        log.info("word vectors for %s of %s words", f"{known:,}", f"{len(vocabulary.words):,}")
     catalogue = found.catalogue
     split = split_documents(
         catalogue, settings.data.split == "topics", settings.data.train_share, numpy_stream(seed, Stream.SPLIT)
@@ -77,6 +72,12 @@ def prepare(
         "development": fixed_pairs(catalogue, np.flatnonzero(split > TRAIN), rng, settings.data.max_pairs),
     }
     _check_enough(catalogue, split, fixed, settings)
+    training = np.flatnonzero(split == TRAIN)
+    vocabulary = _write_types(found, building, training, settings, seed)
+    if vectors is not None:
+        table, known = read_vectors(vectors, vocabulary, settings.model.word_dim)
+        np.save(building / "vectors.npy", table)
+        log.info("word vectors for %s of %s words", f"{known:,}", f"{len(vocabulary.words):,}")
     arrays = {"offsets": found.offsets, "split": split, **fixed, **vars(catalogue)}
     np.savez(building / "documents.npz", **arrays)
     summary = {
@@ -84,7 +85,7 @@ def prepare(
         "sources": found.sources,
         "tokens": int(found.offsets[-1]),
         "types": len(found.types),
-        "limits": _limits(found, building, vocabulary, np.flatnonzero(split == TRAIN), seed).to_dict(),
+        "limits": _limits(found, building, vocabulary, training, seed).to_dict(),
         "table": _table(catalogue, split, fixed, seed),
     }
     (building / MANIFEST).write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2))
@@ -104,11 +105,11 @@ def _fingerprint(files: Sequence[Path | None], settings: Settings, seed: int) ->
             elif file.is_file():
                 digest.update(_sha256(file))
     model = settings.model
-    names = ["chars_per_token", "word_dim"]
-    if model.lda_dim:
-        names += ["lda_words", "lda_chars", "max_windows", "window_hop", "window_tokens"]
-    depends = {"data": asdict(settings.data), "model": {name: getattr(model, name) for name in names}}
-    del depends["data"]["development_pairs"]
+    depends: dict[str, Any] = {"data": asdict(settings.data), "model": [model.chars_per_token, model.word_dim]}
+    del depends["data"]["development_pairs"], depends["data"]["source_share"]
+    if model.ngram_dim:
+        names = [name for name in asdict(settings.ngrams) if name.startswith("pool") or name == "anchors"]
+        depends["ngrams"] = {name: getattr(settings.ngrams, name) for name in names}
     digest.update(orjson.dumps(depends))
     return digest.hexdigest()
 
@@ -135,14 +136,13 @@ class _Found:
     catalogue: Catalogue
     offsets: np.ndarray  # (documents + 1)
     types: list[str]  # in order of appearance
-    counts: np.ndarray  # (types)
 
 
 def _tokenise(documents: Iterator[Document], folder: Path, min_tokens: int, workers: int) -> _Found:
     """Token types of every long enough document to tokens.i32."""
     types, authors, topics, works, sources = (_Numbers() for _ in range(5))
     labels: list[tuple[int, int, int, int]] = []
-    offsets, counts = [0], np.zeros(1 << 16, dtype=np.int64)
+    offsets = [0]
     jobs = ((chunk, [document.text for document in chunk]) for chunk in _chunks(documents))
     with worker_pool(workers) as pool, (folder / "tokens.i32").open("wb") as out:
         for chunk, encoded in ordered_map(
@@ -152,9 +152,6 @@ def _tokenise(documents: Iterator[Document], folder: Path, min_tokens: int, work
                 if len(tokens.ids) < min_tokens:
                     continue
                 ids = np.array([types[token] for token in tokens.types], dtype=np.int32)[tokens.ids]
-                if len(types) > len(counts):
-                    counts = np.concatenate([counts, np.zeros(len(types), dtype=np.int64)])
-                np.add.at(counts, ids, 1)
                 ids.tofile(out)
                 offsets.append(offsets[-1] + len(ids))
                 work = works[f"{document.author}\0{document.work}"] if document.work else -1
@@ -162,7 +159,7 @@ def _tokenise(documents: Iterator[Document], folder: Path, min_tokens: int, work
     if not labels:
         raise InputError(f"no document has {min_tokens} tokens or more")
     columns = np.array(labels, dtype=np.int64).T
-    return _Found(list(sources), Catalogue(*columns), np.array(offsets), list(types), counts[: len(types)])
+    return _Found(list(sources), Catalogue(*columns), np.array(offsets), list(types))
 
 
 def _chunks(documents: Iterator[Document]) -> Iterator[list[Document]]:
@@ -176,24 +173,31 @@ def _chunks(documents: Iterator[Document]) -> Iterator[list[Document]]:
         yield chunk
 
 
-def _write_types(found: _Found, folder: Path, settings: Settings) -> Vocabulary:
-    """The vocabulary, what every token type is in it, and how often every document uses the commonest."""
-    pairs = ((token, int(count)) for token, count in zip(found.types, found.counts, strict=True))
+def _write_types(found: _Found, folder: Path, training: np.ndarray, settings: Settings, seed: int) -> Vocabulary:
+    """The vocabulary of the training documents, and what every token type is in it."""
+    tokens = np.memmap(folder / "tokens.i32", dtype=np.int32, mode="r")
+
+    def of(document: int) -> np.ndarray:
+        return np.asarray(tokens[found.offsets[document] : found.offsets[document + 1]])
+
+    counts = np.zeros(len(found.types), dtype=np.int64)
+    for document in training:
+        np.add.at(counts, of(document), 1)
+    pairs = ((token, int(count)) for token, count in zip(found.types, counts, strict=True) if count)
     vocabulary = Vocabulary.build(
         pairs, words=settings.data.words, chars=settings.data.chars, lowercase=settings.data.lowercase
     )
+    if settings.model.ngram_dim:
+        rng, source = numpy_stream(seed, Stream.NGRAM_POOL), found.catalogue.source[training]
+        mine = [training[source == number] for number in np.unique(source)]
+        sample = [rng.permutation(documents)[:DOCUMENTS_PER_SOURCE] for documents in mine]
+        pool = build_pool(found.types, [[of(d) for d in documents] for documents in sample], settings.ngrams)
+        vocabulary = replace(vocabulary, ngrams=pool)
     (folder / "vocab.json").write_bytes(vocabulary.to_json())
     words, chars = vocabulary.ids(found.types, settings.model.chars_per_token)
     np.save(folder / "type_words.npy", words.astype(np.int32))
     np.save(folder / "type_chars.npy", chars.astype(np.uint16))
-    if settings.model.lda_dim:
-        tokens = np.memmap(folder / "tokens.i32", dtype=np.int32, mode="r")
-        shape = (len(found.offsets) - 1, settings.model.lda_features)
-        table = np.lib.format.open_memmap(folder / "frequencies.npy", mode="w+", dtype=np.float32, shape=shape)
-        for document, (start, end) in enumerate(zip(found.offsets[:-1], found.offsets[1:], strict=True)):
-            types, ids = np.unique(tokens[start:end][: settings.model.max_tokens], return_inverse=True)
-            table[document] = count_frequencies(words[types], chars[types], [ids], settings.model)[0]
-        table.flush()
+    (folder / "types.txt").write_bytes("\n".join(found.types).encode("utf-8", "surrogatepass"))
     return vocabulary
 
 

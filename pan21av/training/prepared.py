@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +13,7 @@ import orjson
 
 from ..config import ModelConfig
 from ..data.batch import Batch, make_batch
+from ..data.counting import TypeTable
 from ..data.fitness import Limits
 from ..data.vocabulary import Vocabulary
 from .sampling import Catalogue
@@ -42,19 +45,20 @@ class Prepared:
     split: np.ndarray  # (documents)
     vocabulary: Vocabulary
     vectors: np.ndarray | None  # (words, dim) to start from; NaN rows start at random
-    frequencies: np.ndarray | None  # (documents, features), of the tokens that are read
     development: np.ndarray  # (pairs, 2)
     validation: np.ndarray
     sources: list[str]
     limits: Limits  # what the training texts keep to
     fingerprint: str
     table: dict[str, Any]
+    known: np.ndarray  # (sources) bool: those that a member is made of
+    full_split: np.ndarray  # (documents), as if it were made of all
 
     @classmethod
     def load(cls, folder: Path, model: ModelConfig) -> Prepared:
         manifest = orjson.loads((folder / MANIFEST).read_bytes())
         arrays = np.load(folder / "documents.npz")
-        vectors, frequencies = folder / "vectors.npy", folder / "frequencies.npy"
+        vectors = folder / "vectors.npy"
         return cls(
             folder,
             model,
@@ -66,14 +70,31 @@ class Prepared:
             arrays["split"],
             Vocabulary.from_json((folder / "vocab.json").read_bytes()),
             np.load(vectors) if vectors.exists() else None,
-            np.load(frequencies, mmap_mode="r") if frequencies.exists() else None,
             arrays["development"],
             arrays["validation"],
             manifest["sources"],
             Limits.from_dict(manifest["limits"]),
             manifest["fingerprint"],
             manifest["table"],
+            np.ones(len(manifest["sources"]), dtype=bool),
+            arrays["split"],
         )
+
+    def for_sources(self, numbers: Sequence[int]) -> Prepared:
+        """As a member sees it that is made of these sources: training documents of the others are left out."""
+        known = np.zeros(len(self.sources), dtype=bool)
+        known[list(numbers)] = True
+        left_out = (self.split == TRAIN) & ~known[self.catalogue.source]
+        return replace(self, split=np.where(left_out, -1, self.split), known=known)
+
+    @cached_property
+    def types(self) -> list[str]:
+        """The token types, as they are written."""
+        return (self.folder / "types.txt").read_bytes().decode("utf-8", "surrogatepass").split("\n")
+
+    @cached_property
+    def _type_table(self) -> TypeTable:
+        return self.vocabulary.counter.analyse(self.types)
 
     def documents(self, split: int) -> np.ndarray:
         return np.flatnonzero(self.split == split)
@@ -85,15 +106,20 @@ class Prepared:
         """(documents): those beyond the limit are not."""
         return np.minimum(np.diff(self.offsets), self.model.max_tokens)
 
-    def batch(self, spans: list[Span], *, frequencies: bool = True) -> Batch:
-        """Types renumbered for this batch; `frequencies` False leaves them uncounted."""
-        parts = []
-        for document, first, count in spans:
-            start = int(self.offsets[document]) + first
-            end = start + min(count, self.model.max_tokens)  # as a verifier reads it: frequencies, too, end there
-            parts.append(self.tokens[start : min(end, int(self.offsets[document + 1]))])
-        flat = np.concatenate(parts)
-        types, ids = np.unique(flat, return_inverse=True)
+    def tokens_of(self, span: Span) -> np.ndarray:
+        """As a verifier reads them: no further than the limit."""
+        start = int(self.offsets[span.document]) + span.first
+        end = start + min(span.tokens, self.model.max_tokens)
+        return np.asarray(self.tokens[start : min(end, int(self.offsets[span.document + 1]))])
+
+    def count_ngrams(self, documents: Sequence[np.ndarray]) -> np.ndarray:
+        """Token types (n) of each -> relative frequencies (documents, pool)."""
+        return self.vocabulary.counter.count(self._type_table, documents)
+
+    def batch(self, spans: Sequence[Span], config: ModelConfig) -> Batch:
+        """What a network of `config` reads; types renumbered for this batch."""
+        parts = [self.tokens_of(span) for span in spans]
+        types, ids = np.unique(np.concatenate(parts), return_inverse=True)
         documents = np.split(ids.astype(np.int32), np.cumsum([len(p) for p in parts])[:-1])
         words, chars = self.type_words[types].astype(np.int64), self.type_chars[types].astype(np.int32)
-        return make_batch(words, chars, documents, self.model, frequencies=frequencies)
+        return make_batch(words, chars, documents, config, self.count_ngrams(parts) if config.ngram_dim else None)

@@ -9,13 +9,15 @@ import numpy as np
 import orjson
 
 from ..data.pan import COMBINATIONS, in_combination
-from ..metrics import all_metrics, bootstrap_intervals, resamples
+from ..metrics import all_metrics, auc, bootstrap_intervals, resamples_by_author
 from ..vote import SCORES, vote
 from .member import HISTORY, VALIDATION_SCORES, MemberTask
 from .prepared import Prepared
 from .stage1 import CONTRASTIVE, PAIRS
 
 SAMPLES = 1000  # of a bootstrap
+MIN_PAIRS = 60  # of a source whose figures mean something
+BOLD = 0.8  # an answer above it on different authors does harm
 
 
 def member_scores(tasks: list[MemberTask]) -> dict[str, np.ndarray]:
@@ -24,35 +26,83 @@ def member_scores(tasks: list[MemberTask]) -> dict[str, np.ndarray]:
     return {name: np.stack([file[name] for file in loaded]) for name in loaded[0].files}
 
 
-def ensemble_report(scores: dict[str, np.ndarray], prepared: Prepared) -> dict[str, Any]:
-    """The rows of the paper's tables 4 and 5 on the validation pairs, and a histogram of distances."""
+def known_sources(tasks: list[MemberTask], n_sources: int) -> np.ndarray:
+    """(M, sources) bool: what each member is made of."""
+    knows = np.zeros((len(tasks), n_sources), dtype=bool)
+    for row, task in zip(knows, tasks, strict=True):
+        row[list(task.sources)] = True
+    return knows
+
+
+def ensemble_report(scores: dict[str, np.ndarray], prepared: Prepared, knows: np.ndarray) -> dict[str, Any]:
+    """The rows of the paper's tables 4 and 5 on the validation pairs, figures on sources that members do not know
+    (`knows` (M, sources) says which they do), and a histogram of distances."""
     scores = {name: values.astype(np.float64) for name, values in scores.items()}
     catalogue, pairs = prepared.catalogue, prepared.validation
     truth, kinds, source = catalogue.same_author(pairs), catalogue.kinds(pairs), catalogue.source[pairs[:, 0]]
+    author = catalogue.author[pairs]
     answers = vote(scores["ual"], scores["o2d2"]).answers
 
-    def table(parts: dict[str, np.ndarray]) -> dict[str, Any]:
-        return {name: row(truth[here], answers[here]) for name, here in parts.items() if here.any()}
+    def row(values: np.ndarray, here: np.ndarray | slice = slice(None)) -> dict[str, Any]:
+        return figures_of(truth[here], values[here], author[here])
 
     lengths = sorted(int(name.partition("@")[2]) for name in scores if name.startswith("ual@"))
-    by_length = {
-        f"cut to {n:,} characters": row(truth, vote(scores[f"ual@{n}"], scores[f"o2d2@{n}"]).answers) for n in lengths
-    }
+    by_length = {}
+    for n in lengths:
+        by_length[f"cut to {n:,} characters"] = row(vote(scores[f"ual@{n}"], scores[f"o2d2@{n}"]).answers)
     sources = {name: source == number for number, name in enumerate(prepared.sources)}
+    combinations = {name: in_combination(kinds, name) for name in COMBINATIONS}
     return {
         "validation": figures(truth, scores),
-        "validation_by_source": table(sources) if len(sources) > 1 else {},
-        "validation_by_kind": table({name: in_combination(kinds, name) for name in COMBINATIONS}),
-        "validation_by_length": by_length | {"whole texts": row(truth, answers)},
+        "validation_by_source": {
+            name: row(answers, here) for name, here in sources.items() if here.any() and len(sources) > 1
+        },
+        "validation_by_kind": {name: row(answers, here) for name, here in combinations.items() if here.any()},
+        "validation_by_length": by_length | {"whole texts": row(answers)},
+        "validation_of_sources": _over_sources(scores, truth, source, knows, prepared.sources),
+        "validation_of_parts": {
+            name.partition("_")[2]: auc(truth, -scores[name].mean(0)) for name in scores if name.startswith("distance_")
+        },
         "distances": histogram(truth, scores["distance"].mean(0)),
     }
 
 
-def row(truth: np.ndarray, answers: np.ndarray) -> dict[str, Any]:
-    """Figures of some pairs, with 95 % intervals of AUC and overall."""
+def _over_sources(
+    scores: dict[str, np.ndarray], truth: np.ndarray, source: np.ndarray, knows: np.ndarray, names: list[str]
+) -> dict[str, Any]:
+    """Means over sources of the figures of each: by all members, by those that know it, by those that do not; the
+    last also with a population. Sources of few pairs are left out."""
+    large = [n for n in range(len(names)) if (source == n).sum() >= MIN_PAIRS]
+    judges = {
+        "all members": np.ones_like(knows),
+        "members that know the source": knows,
+        "members that do not": ~knows,
+    }
+    table: dict[str, Any] = {}
+    populations = sorted(int(name.partition("+")[2]) for name in scores if name.startswith("ual+"))
+    for who, those in judges.items():
+        for texts in (0, *populations):
+            mark = f"+{texts}" if texts else ""
+            rows = []
+            for number in large:
+                here, members = source == number, np.flatnonzero(those[:, number])
+                members = members[: len(members) - 1 + len(members) % 2]  # an odd number, for the vote
+                if len(members):
+                    p_same, p_undecidable = (scores[name + mark][members][:, here] for name in ("ual", "o2d2"))
+                    said = vote(p_same, p_undecidable).answers
+                    bold = float((said[~truth[here]] > BOLD).mean())
+                    rows.append({**all_metrics(truth[here], said), "bold": bold})
+            if rows:
+                title = who + (f", population of {texts}" if texts else "")
+                table[title] = {"sources": len(rows)} | {key: float(np.mean([r[key] for r in rows])) for key in rows[0]}
+    return table
+
+
+def figures_of(truth: np.ndarray, answers: np.ndarray, author: np.ndarray) -> dict[str, Any]:
+    """Figures of some pairs by authors (P, 2), with 95 % intervals of AUC and overall."""
     intervals = {}
     if 1 < truth.sum() < len(truth) - 1:  # else a sample may well hold pairs of one kind only
-        drawn = bootstrap_intervals(truth, answers, resamples(len(truth), SAMPLES))
+        drawn = bootstrap_intervals(truth, answers, resamples_by_author(author, SAMPLES))
         intervals = {key: [round(limit, 4) for limit in drawn[key]] for key in ("auc", "overall")}
     return {"pairs": len(truth), **all_metrics(truth, answers), "intervals": intervals}
 

@@ -28,12 +28,13 @@ from ..runtime.progress import clock
 from ..vote import check_odd
 from .card import model_card
 from .limits import min_tokens
-from .member import HISTORY, RESULT, STAGE_ONE, MemberTask, finished_files, npz, train_member, with_cohort
+from .member import HISTORY, RESULT, STAGE_ONE, MemberTask, finished_files, full_model, npz, train_member
 from .prepare import format_table, prepare
 from .prepared import Prepared
-from .report import ensemble_report, history_plot, member_scores, reliability_plot
+from .report import ensemble_report, history_plot, known_sources, member_scores, reliability_plot
 from .reuse import ENSEMBLE_SCORES, reuse
 from .settings import Settings, load_settings
+from .sources import deal_sources
 from .stage1 import CHECKPOINT
 from .streams import member_seed
 from .watch import Watch
@@ -149,6 +150,7 @@ def _tasks(
             for file in work.glob(f"member-*/{name}"):
                 file.unlink()
         write_whole(record, written)
+    dealt = deal_sources(len(prepared.sources), settings.data.source_share, seed)
     return [
         MemberTask(
             number,
@@ -157,8 +159,9 @@ def _tasks(
             work.resolve() / f"member-{number:02d}",
             settings,
             devices[number % len(devices)],
+            tuple(int(source) for source in sources),
         )
-        for number in range(1, n_members + 1)
+        for number, sources in zip(range(1, n_members + 1), dealt, strict=False)
     ]
 
 
@@ -180,7 +183,7 @@ def _assemble(
     tasks: list[MemberTask], prepared: Prepared, identity: dict[str, Any], output: Path, notes: str, seconds: float
 ) -> dict[str, Any]:
     results, scores = [task.result for task in tasks], member_scores(tasks)
-    report = ensemble_report(scores, prepared)
+    report = ensemble_report(scores, prepared, known_sources(tasks, len(prepared.sources)))
     provenance = {
         "version": __version__,
         **identity,
@@ -205,7 +208,7 @@ def _assemble(
     }
     save_ensemble(
         output,
-        config=with_cohort(tasks[0].settings, prepared),
+        config=full_model(tasks[0].settings, prepared),
         tokeniser=DEFAULT,
         vocabulary=prepared.vocabulary,
         members=[finished_files(task) for task in tasks],

@@ -65,6 +65,15 @@ def draw_pairs(catalogue: Catalogue, documents: np.ndarray, drawing: Drawing, rn
     return _balance(catalogue, pairs, source) if drawing.balanced or len(np.unique(source)) > 1 else pairs
 
 
+def per_source(catalogue: Catalogue, pairs: np.ndarray, limit: int) -> np.ndarray:
+    """At most `limit` pairs of a source, so that a large one does not decide what all learn; 0: all."""
+    if not limit or not len(pairs):
+        return pairs
+    source = catalogue.source[pairs[:, 0]]
+    kept = [np.flatnonzero(source == number)[:limit] for number in np.unique(source)]
+    return pairs[np.sort(np.concatenate(kept))]
+
+
 def _balance(catalogue: Catalogue, pairs: np.ndarray, source: np.ndarray) -> np.ndarray:
     """As many same- as different-author pairs of each source: otherwise the typography of a
     source rich in either would tell the answer."""

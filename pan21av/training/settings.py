@@ -34,6 +34,7 @@ class DataSettings:
     train_share: float = 0.75  # of the topics (or authors); the rest is halved
     max_pairs: int = 4000  # validation and development pairs, each
     development_pairs: int = 4000  # of those, looked at after every epoch
+    source_share: float = 1.0  # of the sources, that a member is made of; each member has others
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class PairSettings:
     lr_end: float = 2e-4
     lr_fall_epochs: int = 30  # then lr_end is reached
     clip: float = 5.0  # gradient norm of every tensor
+    per_source: int = 0  # > 0: at most so many pairs of a source in an epoch
     crop_share: float = 0.5  # documents beyond the limit begin at a random window this often
     max_windows: int = 210  # longest crop
     min_windows: int = 0  # > 0: crops of random length from here on
@@ -74,14 +76,30 @@ class PairSettings:
 
 
 @dataclass(frozen=True)
+class NgramSettings:
+    """The pool of n-grams that the ensemble knows, and how many of them a member draws; it has all of the rest."""
+
+    pool_words: int = 2000
+    anchors: int = 300  # words and punctuation that stay as they are in skeletons
+    pool_pairs: int = 3000  # skeletons of two tokens
+    pool_triples: int = 5000
+    pool_letters: int = 5000
+    words: int = 700
+    pairs: int = 500
+    triples: int = 300
+    letters: int = 700
+
+
+@dataclass(frozen=True)
 class CalibrationSettings:
     """What stage two learns from: authors that stage one never saw, read whole and in crops."""
 
     cohort: int = 0  # texts that distances are normalised by
-    unfamiliar: float = 0.5  # share of the pairs for which the cohort's texts of their source do not count
     views: int = 1  # embeddings of each document: whole, then shorter crops
-    min_windows: int = 1  # shortest crop
+    min_tokens: int = 40  # shortest crop
     draws: int = 1  # times that pairs are drawn in an epoch: embeddings cost nothing here
+    per_source: int = 0  # > 0: at most so many pairs of a source in a draw
+    unfamiliar: float = 0.5  # share of the pairs of a draw that are of sources that the member does not know
 
 
 @dataclass(frozen=True)
@@ -93,7 +111,7 @@ class HeadSettings:
     lr: float = 1e-3  # falls to a tenth
     ual_beta: float = 0.03  # weight of the confusion matrices' entropy, less than the paper's
     dropout: float = 0.0  # of LEVs before BFS, and of UAL's hidden layer
-    logit_scale: float = 1.0  # on UAL's logits: the mean of members that differ is less certain than each of them
+    sharpen: float = 0.0  # UAL's logits times 1 + this, where the kind of text is surely familiar: see UAL
 
 
 @dataclass(frozen=True)
@@ -108,11 +126,13 @@ class AbstentionSettings:
     eps_min: float = 0.05  # a posterior that near to a half counts as undecidable; chosen on validation pairs
     eps_max: float = 0.15  # the paper's range
     eps_steps: int = 5  # candidates tried side by side
+    strange: float = 0.0  # what a kind of text that is surely strange adds to the logit, twice: see O2D2
+    share: float = 0.0  # > 0: of pairs of familiar sources, that a member abstains on, at every length
 
 
 MINIMA = {
     "data.words": 1, "data.chars": 1, "contrastive.steps": 1, "contrastive.authors": 2, "pairs.batch": 1,
-    "calibration.views": 1, "calibration.min_windows": 1, "calibration.draws": 1, "heads.batch": 1,
+    "calibration.views": 1, "calibration.min_tokens": 1, "calibration.draws": 1, "heads.batch": 1,
     "abstention.batch": 1, "abstention.eps_steps": 1,
 }  # fmt: skip
 
@@ -125,12 +145,13 @@ class Settings:
     dropout: Dropout = field(default_factory=lambda: Dropout(0.0, 0.2, 0.1, 0.1, 0.2))
     contrastive: ContrastiveSettings = field(default_factory=ContrastiveSettings)
     pairs: PairSettings = field(default_factory=PairSettings)
+    ngrams: NgramSettings = field(default_factory=NgramSettings)
     # What stage two depends on besides
     calibration: CalibrationSettings = field(default_factory=CalibrationSettings)
     heads: HeadSettings = field(default_factory=HeadSettings)
     abstention: AbstentionSettings = field(default_factory=AbstentionSettings)
 
-    STAGE_ONE = ("model", "data", "dropout", "contrastive", "pairs")
+    STAGE_ONE = ("model", "data", "dropout", "contrastive", "pairs", "ngrams")
 
     def __post_init__(self) -> None:
         if self.data.split not in ("topics", "authors"):
@@ -143,8 +164,14 @@ class Settings:
             raise ValueError("calibration.cohort must be 0 or at least 2: no author is in their own cohort")
         if self.model.cohort:
             raise ValueError("model.cohort follows from the corpus; set calibration.cohort")
-        if self.calibration.cohort and not self.heads.epochs:
-            raise ValueError("calibration.cohort needs heads.epochs: scores must learn to use it")
+        if self.model.ngram_features:
+            raise ValueError("model.ngram_features follows from the corpus; see [ngrams]")
+        if not self.heads.epochs and (self.model.ngram_dim or not self.model.encoder_dim):
+            raise ValueError("model.ngram_dim needs heads.epochs: the scores of stage one know the encoder only")
+        if not 0 < self.data.source_share <= 1:
+            raise ValueError("data.source_share must be above 0 and at most 1")
+        if bool(self.calibration.cohort) != bool(self.heads.epochs):
+            raise ValueError("calibration.cohort and heads.epochs go together: scores that begin anew read a cohort")
         for section in ("contrastive", "pairs"):
             if getattr(self, section).min_windows > getattr(self, section).max_windows:
                 raise ValueError(f"{section}.min_windows must not exceed {section}.max_windows")
@@ -156,7 +183,7 @@ class Settings:
 
     @property
     def stage_one_epochs(self) -> int:
-        return self.contrastive.epochs + self.pairs.epochs
+        return self.contrastive.epochs + self.pairs.epochs if self.model.encoder_dim else 0
 
     @property
     def epochs(self) -> int:
@@ -197,18 +224,21 @@ def _updated(name: str, section: Any, entries: Mapping[str, Any]) -> Any:
 
 
 SHIPPED = NAMED / "default.toml"
+# Suits a CPU: a smaller encoder, begun by contrast, n-grams beside it, scores fitted to authors it never saw.
+_COMPACT = Settings(
+    model=ModelConfig(word_dim=100, ngram_dim=288, bfs_dim=100),
+    dropout=Dropout(words=0.1),
+    contrastive=ContrastiveSettings(epochs=10, steps=32, max_windows=40, dml_weight=0.3, lr_end=2e-4),
+    pairs=PairSettings(epochs=2, max_windows=48, min_windows=8, per_source=400),
+    calibration=CalibrationSettings(cohort=600, views=3, draws=8, per_source=80),
+    heads=HeadSettings(epochs=3, lr=2e-4, sharpen=1.5),
+    abstention=AbstentionSettings(epochs=20, batch=60, strange=2.5, share=0.12),
+)
 PRESETS = {
     "paper": Settings(),
-    # Suits a CPU: contrast instead of pairs, scores fitted to authors it never saw.
-    "compact": Settings(
-        model=ModelConfig(word_dim=100),
-        dropout=Dropout(words=0.1),
-        contrastive=ContrastiveSettings(epochs=24, dml_weight=0.3),
-        pairs=PairSettings(epochs=0, max_windows=48, min_windows=8),
-        calibration=CalibrationSettings(views=3, min_windows=8, draws=8),
-        heads=HeadSettings(epochs=20),
-        abstention=AbstentionSettings(batch=60),
-    ),
+    "compact": _COMPACT,
+    # The n-grams alone: minutes instead of hours.
+    "light": replace(_COMPACT, model=replace(_COMPACT.model, encoder_dim=0)),
 }
 
 

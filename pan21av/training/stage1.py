@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import time
 from collections.abc import Callable
@@ -18,7 +19,6 @@ from ..metrics import auc, pan_metrics
 from ..network.embedding import Embedding
 from ..network.network import Network
 from .contrastive import DOCUMENTS_PER_BATCH, contrastive_epoch, fold, standardisation
-from .fit_lda import fit_lda
 from .optimiser import Optimiser
 from .pairs import pair_epoch
 from .prepared import Prepared, Span
@@ -38,7 +38,7 @@ class State:
 
     network: Network
     probe: TopicProbe
-    norm: nn.BatchNorm1d  # standardises document vectors during contrast, then is folded away
+    norm: nn.Module  # standardises document vectors where training begins with contrast, else does nothing
     optimiser: Optimiser
     epoch: int = 0
     best_score: float = -1.0
@@ -70,16 +70,16 @@ class StageOne:
         self.prepared, self.settings, self.seed, self.device = prepared, settings, seed, device
         torch_stream(seed, Stream.STAGE_ONE_WEIGHTS)
         vocabulary = prepared.vocabulary
-        network = Network(settings.model, 1, vocabulary.word_rows, vocabulary.char_rows)
+        network = Network(settings.model.encoder_alone, 1, vocabulary.word_rows, vocabulary.char_rows)
+        assert network.encoder is not None
         network.use_dropout(settings.dropout)
         if prepared.vectors is not None:
             known = ~np.isnan(prepared.vectors[:, 0])
             with torch.no_grad():
                 network.encoder.words[0, known] = torch.from_numpy(prepared.vectors[known])
         probe = TopicProbe(settings)
-        if network.lda is not None:
-            fit_lda(network.lda, prepared, seed)
-        norm = nn.BatchNorm1d(2 * settings.model.document_hidden, affine=False)
+        contrast = settings.contrastive.epochs > 0
+        norm = nn.BatchNorm1d(2 * settings.model.document_hidden, affine=False) if contrast else nn.Identity()
         modules = nn.ModuleList([network, probe, norm]).to(device)
         self.parameters = [p for name, p in modules.named_parameters() if "o2d2" not in name and p.requires_grad]
         self.state = State(network, probe, norm, self._optimiser())
@@ -105,8 +105,7 @@ class StageOne:
             state.history.append(record)
             state.save(checkpoint)
             log(record)
-        if state.best:
-            state.network.load_state_dict(state.best)
+        state.network.load_state_dict(state.best)
         return state.network.eval()
 
     def _contrast(self, rng: np.random.Generator) -> dict[str, Any]:
@@ -117,43 +116,42 @@ class StageOne:
         state.epoch += 1
         last = state.epoch == settings.epochs
         if last or state.epoch % EPOCHS_PER_LOOK == 0:
-            mean, scale = standardisation(state.network, self.prepared, state.norm.eps, self.seed)
-            record |= self._develop_encoder(mean, scale)
+            network = self._as_shipped()
+            record["dev_auc_distance"] = self._develop(network)["dev_auc_distance"]
             if last:
-                fold(state.network.metric, mean, scale)
+                state.best = network.state_dict()
                 state.optimiser = self._optimiser()
         return {"stage": CONTRASTIVE, "epoch": state.epoch, **record}
 
     def _pairs(self, rng: np.random.Generator) -> dict[str, Any]:
         state, settings = self.state, self.settings.pairs
         epoch = state.epoch - self.settings.contrastive.epochs
-        record = pair_epoch(state.network, state.probe, state.optimiser, self.prepared, settings, epoch, rng)
+        record = pair_epoch(
+            state.network, state.norm, state.probe, state.optimiser, self.prepared, settings, epoch, rng
+        )
         state.epoch += 1
-        record |= self._develop()
+        network = self._as_shipped()
+        record |= self._develop(network)
         if record["overall"] > state.best_score:
-            state.best_score = record["overall"]
-            state.best = {k: v.detach().clone() for k, v in state.network.state_dict().items()}
+            state.best_score, state.best = record["overall"], network.state_dict()
         return {"stage": PAIRS, "epoch": state.epoch, **record}
 
-    @torch.no_grad()
-    def _develop_encoder(self, mean: Tensor, scale: Tensor) -> dict[str, float]:
-        """During contrast: the AUC of the encoder's own distance on the development pairs."""
-        network = self.state.network.eval()
-        pairs, spans, first, second = self._development()
-        parts = []
-        for at in range(0, len(spans), DOCUMENTS_PER_BATCH):
-            batch = self.prepared.batch(spans[at : at + DOCUMENTS_PER_BATCH], frequencies=False).to(self.device)
-            parts.append(network.encoder_part((network.encoder(batch).vectors - mean) * scale)[0])
-        y = torch.cat(parts)
-        distance = (y[first] - y[second]).square().sum(-1).cpu().numpy()
-        return {"dev_auc_distance": auc(self.prepared.catalogue.same_author(pairs), -distance)}
+    def _as_shipped(self) -> Network:
+        """A copy whose metric layer does what `norm` does as well."""
+        network = copy.deepcopy(self.state.network).eval()
+        assert network.metric is not None
+        if isinstance(self.state.norm, nn.BatchNorm1d):
+            fold(network.metric, *standardisation(network, self.prepared, self.state.norm.eps, self.seed))
+        return network
 
     @torch.no_grad()
-    def _develop(self) -> dict[str, float]:
+    def _develop(self, network: Network) -> dict[str, float]:
         """Figures on the development pairs."""
-        network = self.state.network.eval()
-        pairs, spans, first, second = self._development()
-        pair = embed_spans(network, self.prepared, spans, self.device).pair(first, second)
+        pairs = self.prepared.development[: self.settings.data.development_pairs]
+        documents, rows = np.unique(pairs, return_inverse=True)
+        spans = [Span(int(d), 0, self.settings.model.max_tokens) for d in documents]
+        first, second = torch.from_numpy(rows.reshape(pairs.shape)).T
+        pair = embed_spans(network, self.prepared, spans).pair(first, second)
         truth, scores = self.prepared.catalogue.same_author(pairs), network.score(pair)
         return {
             "dev_auc_distance": auc(truth, -pair.distance[0].cpu().numpy()),
@@ -161,20 +159,19 @@ class StageOne:
             **pan_metrics(truth, scores.ual[0].cpu().numpy()),
         }
 
-    def _development(self) -> tuple[np.ndarray, list[Span], Tensor, Tensor]:
-        """The pairs, their distinct documents whole, and the rows of either side among those."""
-        pairs = self.prepared.development[: self.settings.data.development_pairs]
-        documents, rows = np.unique(pairs, return_inverse=True)
-        spans = [Span(int(d), 0, self.settings.model.max_tokens) for d in documents]
-        first, second = torch.from_numpy(rows.reshape(pairs.shape)).T
-        return pairs, spans, first, second
-
 
 @torch.no_grad()
-def embed_spans(network: Network, prepared: Prepared, spans: list[Span], device: torch.device) -> Embedding:
+def project_spans(network: Network, prepared: Prepared, spans: list[Span]) -> tuple[Tensor, Tensor]:
+    """Parts of LEVs (1, spans, L) and tokens (spans)."""
+    parts, tokens = [], []
+    for at in range(0, len(spans), DOCUMENTS_PER_BATCH):
+        batch = prepared.batch(spans[at : at + DOCUMENTS_PER_BATCH], network.config).to(network.device)
+        parts.append(network.project(batch))
+        tokens.append(batch.tokens)
+    return torch.cat(parts, 1), torch.cat(tokens)
+
+
+def embed_spans(network: Network, prepared: Prepared, spans: list[Span]) -> Embedding:
     """Row n is spans[n]."""
-    parts = [
-        network.embed(prepared.batch(spans[at : at + DOCUMENTS_PER_BATCH]).to(device))
-        for at in range(0, len(spans), DOCUMENTS_PER_BATCH)
-    ]
-    return Embedding.join(parts, "documents")
+    with torch.no_grad():
+        return network.embedding(*project_spans(network, prepared, spans))

@@ -20,9 +20,11 @@ class Stream(IntEnum):
     COHORT = 4  # of COHORT_SEED
     MEMBER = 5
     LIMITS = 6
+    SOURCES = 7
+    NGRAM_POOL = 8
     # of a member's seed
     STAGE_ONE_WEIGHTS = 10
-    LDA = 11
+    NGRAMS = 11
     STAGE_ONE_EPOCH = 12
     STANDARDISATION = 13
     STAGE_TWO_WEIGHTS = 20
@@ -33,6 +35,9 @@ class Stream(IntEnum):
     HEAD_EPOCH = 25
     O2D2_WEIGHTS = 26
     O2D2_EPOCH = 27
+    PARTS = 28
+    POPULATIONS = 29
+    USUAL = 30
 
 
 COHORT_SEED = 12  # one cohort for all ensembles of a corpus: only the members' embeddings of it differ

@@ -19,7 +19,7 @@ class TopicProbe(nn.Module):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
-        model = settings.model
+        model = settings.model.encoder_alone
         self.settings = settings.pairs
         self.metric = Linear(1, 2 * model.document_hidden, model.lev_dim)
         self.dml = DML(1)

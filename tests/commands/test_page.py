@@ -6,9 +6,10 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from support import TINY, prose, write_random_ensemble
+from support import TINY, TINY_LIGHT, prose, write_random_ensemble
 
 from pan21av.commands.page import render
+from pan21av.commands.reading import Habit
 from pan21av.data.tokeniser import DEFAULT, SPACES
 from pan21av.verdict import CAUTION, Note, Verdict, verdicts
 from pan21av.verifier import Verifier
@@ -124,6 +125,13 @@ def test_members_are_dots(page_of):
     assert "2 for one author, 2 for two, 1 abstain" in seen.text
 
 
+def test_the_kind_of_text(page_of):
+    verdict = Verdict(0.25, 0, 0, 5, np.full((4, 5), 0.25), 1.5)
+    assert "kind of text" not in page_of(verdict).text
+    known = page_of(replace(verdict, familiar=3))
+    assert "3 of 5 members take it for a kind of text that they know." in known.text
+
+
 def test_scores_are_means(page_of):
     scores = np.array([[0.1, 0.2, 0.3, 0.4, 0.5], [0.9] * 5, [0.25] * 5, [0.125] * 5])
     seen = page_of(Verdict(0.25, 0, 0, 5, scores, 1.5))
@@ -155,3 +163,55 @@ def test_nobody_was_asked(page_of):
     assert "first text: too short: 1 token" in seen.text
     assert "No member was asked." in seen.text
     assert not seen.all("circle")
+
+
+# ---- habits, and ensembles without encoder ----
+
+
+def test_habits_are_data(verifier, monkeypatch):
+    """Words of a text may be mark-up."""
+    found = [Habit("<u>the</u>", 12.34, 0.0, 5.06)], [Habit("…ing & of", 1.0, 2.0, 3.0)]
+    monkeypatch.setattr("pan21av.commands.page.habits", lambda *_: found)
+    seen = Page(render(verifier, Verdict.unusable(5), ("one", "two"), ("a", "b")))
+    assert not seen.all("u")
+    common, apart = seen.text.split("Habits")[1].split("Different")
+    assert re.search(r"In common.*<u>the</u>\s*12\.3\s*0\.0\s*5\.1", common)
+    assert re.search(r"…ing & of\s*1\.0\s*2\.0\s*3\.0", apart)
+
+
+def test_habits_that_are_not_worth_showing(verifier, monkeypatch):
+    monkeypatch.setattr("pan21av.commands.page.habits", lambda *_: ([], []))
+    seen = Page(render(verifier, Verdict.unusable(5), ("one", "two"), ("a", "b")))
+    assert seen.text.count("Nothing worth showing.") == 2
+
+
+def test_no_habits_where_nobody_reads_ngrams(page):
+    assert "Habits" not in Page(page).text
+
+
+@pytest.fixture(scope="module")
+def light_page(tmp_path_factory):
+    folder = write_random_ensemble(tmp_path_factory.mktemp("models") / "light", config=TINY_LIGHT)
+    verifier = Verifier.load(folder, device="cpu", threads=1)
+    texts = (HOSTILE, prose(1))
+    return Page(render(verifier, verifier.verify(*texts), texts, ("<u>a</u>.txt", 'b".txt')))
+
+
+def test_a_page_without_encoder(light_page):
+    """Both texts and their habits, and no word that was attended to."""
+    assert not light_page.all("i")
+    assert not light_page.ranks("w")
+    assert "Most attended words" not in light_page.text
+    assert "Habits" in light_page.text
+    # Texts are data here, too.
+    assert len(light_page.all("script")) <= 1
+    assert not light_page.all("u")
+    assert not light_page.all("img")
+    assert "<script>alert(1)</script>" in light_page.text.replace(" ", "")
+    assert "$title ${scale} {texts} %s" in light_page.text
+    assert prose(1).removesuffix(".") in light_page.text
+
+
+def test_a_page_without_encoder_offers_no_attention(light_page):
+    assert not light_page.all("input")
+    assert "attention" not in light_page.text.lower()

@@ -2,9 +2,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support import TINY, prose, write_random_ensemble
+from support import TINY, TINY_FULL, TINY_LIGHT, WORDS, prose, tiny_pool, write_random_ensemble
 
-from pan21av.commands.reading import habits, readings
+from pan21av.commands.reading import SHOWN_HABITS, habits, readable_names, readings
+from pan21av.config import ModelConfig
+from pan21av.data.ngrams import Pool
 from pan21av.verifier import Verifier
 
 QUOTED = """He said "it's <b>bold</b> & 'that'...".
@@ -54,23 +56,102 @@ def test_a_text_in_which_nothing_can_be_read(verifier):
     assert found[0].word.tolist() == pytest.approx([1])
 
 
-def test_no_habits_without_frequencies(verifier):
+def test_an_ensemble_without_encoder_attends_to_nothing(tmp_path):
+    """The texts are shown all the same, in the pieces that are read."""
+    verifier = Verifier.load(write_random_ensemble(tmp_path / "light", config=TINY_LIGHT), threads=1)
+    texts = [QUOTED, prose(4, 900), "\u200b"]
+    found, batch = readings(verifier, texts)
+    with_encoder, _ = readings(Verifier.load(write_random_ensemble(tmp_path / "full", config=TINY_FULL)), texts)
+    assert batch.ngrams.shape == (3, len(tiny_pool()))
+    for reading, other in zip(found, with_encoder, strict=True):
+        assert reading.word is reading.passage is None
+        assert (reading.tokens, reading.pieces) == (other.tokens, other.pieces)
+
+
+# ---- habits ----
+
+
+def test_no_habits_without_ngrams(verifier):
     _, batch = readings(verifier, ["the of", "it"])
     assert habits(verifier, batch) is None
 
 
+def all_of(pool: Pool) -> ModelConfig:
+    """A network whose members read all n-grams of a pool."""
+    return replace(TINY_FULL, ngram_features=len(pool))
+
+
 def test_habits_by_hand(tmp_path):
     """Among 1,000 words: of five tokens, each stands for 200."""
-    config = replace(TINY, lda_dim=4, lda_words=10, lda_chars=5)
-    verifier = Verifier.load(write_random_ensemble(tmp_path / "lda", config=config), threads=1)
+    verifier = Verifier.load(write_random_ensemble(tmp_path / "ngrams", config=all_of(tiny_pool())), threads=1)
     texts = ("the the the of it", "the of of of it")
     _, batch = readings(verifier, texts)
     common, apart = habits(verifier, batch)
-    found = {habit.word: (round(habit.first), round(habit.second)) for habit in common + apart}
+    found = {habit.name: (round(habit.first), round(habit.second)) for habit in common + apart}
     assert found == {"the": (600, 200), "of": (200, 600), "it": (200, 200)}
     assert len(common) + len(apart) == 3  # no word twice, none that neither text has
-    assert "it" not in {habit.word for habit in apart}  # in which they do not differ
-    background = verifier.network.lda.background[0]
+    assert "it" not in {habit.name for habit in apart}  # in which they do not differ
     for habit in common + apart:
-        row = 1 + verifier.ensemble.vocabulary.words.index(habit.word)  # after the unknown word
-        assert habit.usual == pytest.approx(1000 * float(background[row]))
+        row = tiny_pool().words.index(habit.name)
+        usual = verifier.network.ngrams.background[:, row].mean()
+        assert habit.usual == pytest.approx(1000 * float(usual), rel=1e-5)
+
+
+@pytest.fixture
+def even_verifier(tmp_path):
+    """All n-grams are as usual as each other, and weigh as much."""
+    verifier = Verifier.load(write_random_ensemble(tmp_path / "even", config=all_of(tiny_pool())), threads=1)
+    part = verifier.network.ngrams
+    part.background.fill_(0.1)
+    part.mean.fill_(0.1**0.5)
+    part.scale.fill_(1.0)
+    part.weight.fill_(1.0)
+    return verifier
+
+
+def test_what_both_do_and_what_one_does(even_verifier):
+    """A third of all words, where a tenth is usual; and a skeleton of the pool."""
+    texts = ("in the that in the that in the that", "in the was in the was in the was")
+    _, batch = readings(even_verifier, texts)
+    common, apart = habits(even_verifier, batch)
+    assert {habit.name for habit in common} == {"in", "the", "in the"}
+    assert {habit.name for habit in apart} == {"that", "was", "the (short word)"}
+
+
+def test_only_members_that_read_an_ngram_say_what_is_usual(even_verifier):
+    """Of three members one reads "the", at its own usual frequency, and none reads "of"."""
+    part = even_verifier.network.ngrams
+    the, it = (tiny_pool().words.index(word) for word in ("the", "it"))
+    part.index.fill_(it)
+    part.index[1, 0] = the
+    part.background[1, 0] = 0.04
+    _, batch = readings(even_verifier, ("the of it", "the of it"))
+    common, apart = habits(even_verifier, batch)
+    found = {habit.name: habit.usual for habit in common + apart}
+    assert found.keys() == {"the", "it"}
+    assert found["the"] == pytest.approx(40, rel=1e-4)
+    assert found["it"] == pytest.approx(100, rel=1e-4)
+
+
+def test_no_more_than_fit_on_a_page(even_verifier):
+    _, batch = readings(even_verifier, (" ".join(WORDS), " ".join(WORDS)))
+    common, apart = habits(even_verifier, batch)
+    assert len(common) == SHOWN_HABITS
+    assert len({habit.name for habit in common}) == SHOWN_HABITS
+    assert not apart  # the same text twice
+
+
+def test_names_that_a_reader_understands():
+    pool = Pool(
+        ("the", "of"),
+        ("the", ",", "<b>"),
+        ("the <word-short-ing>", ", <Name-long->", "<word-short-> <word-middle->", "<number> <b>"),
+        ("the <word-long-> <CAPITALS>", "<sign> <Name-middle-s> the"),
+        ("th",),
+    )
+    names = readable_names(pool)
+    assert len(names) == len(pool)
+    assert names[pool.views["words"]] == ["the", "of"]
+    assert names[pool.views["pairs"]] == ["the …ing", ", (Name)", "(short word) (word)", "(number) <b>"]
+    assert names[pool.views["triples"]] == ["the (long word) (CAPITALS)", "(sign) …s the"]
+    assert len(set(names)) == len(names)

@@ -4,11 +4,10 @@ import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support import TINY, TINY_FULL, WORDS, tiny_vocabulary
+from support import TINY, TINY_FULL, WORDS, tiny_pool, tiny_vocabulary
 
 from pan21av.config import ModelConfig
-from pan21av.data.batch import batch_of, window_spans
-from pan21av.data.frequencies import count_frequencies
+from pan21av.data.batch import batch_of, make_batch, window_spans
 from pan21av.data.tokeniser import Tokens
 
 documents = st.lists(
@@ -47,27 +46,42 @@ def test_a_batch_spells_out_its_documents(texts):
         assert batch.words[types].tolist() == [vocabulary.word_id(token) for token in read]
         _, chars = vocabulary.ids(read, TINY.chars_per_token)
         np.testing.assert_array_equal(batch.chars[types].numpy(), chars)
-    assert batch.frequencies is None
+    assert batch.ngrams is None
 
 
-def test_frequencies_where_somebody_reads_them():
+def test_ngrams_where_somebody_reads_them():
     vocabulary, texts = tiny_vocabulary(), [["the", "of", "the"], ["it"]]
     batch = batch_of([Tokens.of(text) for text in texts], vocabulary, TINY_FULL)
-    words, chars = vocabulary.ids(["the", "of", "it"], TINY_FULL.chars_per_token)
-    expected = count_frequencies(words, chars, [np.array([0, 1, 0]), np.array([2])], TINY_FULL)
-    np.testing.assert_array_equal(batch.frequencies.numpy(), expected)
+    np.testing.assert_array_equal(batch.ngrams.numpy(), np.stack([tiny_pool().count(text) for text in texts]))
+    assert batch.ngrams[0, :2].tolist() == [np.float32(2 / 3), np.float32(1 / 3)]  # "the", "of"
     # What lies beyond the limit is not counted.
     limited = replace(TINY_FULL, max_windows=1)
     assert limited.max_tokens == TINY.window_tokens
     cut = batch_of([Tokens.of(["the"] * TINY.window_tokens + ["of"] * 9)], vocabulary, limited)
     assert cut.tokens.tolist() == [TINY.window_tokens]
-    assert cut.frequencies[0, :3].tolist() == [0, 1, 0]  # unknown, "the", "of"
+    assert cut.ngrams[0, :2].tolist() == [1, 0]
+
+
+@given(documents)
+def test_ngrams_do_not_depend_on_the_batch(texts):
+    together = batch_of([Tokens.of(text) for text in texts], tiny_vocabulary(), TINY_FULL).ngrams
+    for row, text in zip(together, texts, strict=True):
+        alone = batch_of([Tokens.of(text)], tiny_vocabulary(), TINY_FULL).ngrams
+        assert torch.equal(alone[0], row)
+
+
+def test_ngrams_that_were_counted_elsewhere():
+    words, chars = tiny_vocabulary().ids(["the", "of"], TINY.chars_per_token)
+    counts = np.arange(6, dtype=np.float32).reshape(2, 3)
+    given_documents = [np.array([0, 1, 0]), np.array([1])]
+    assert torch.equal(make_batch(words, chars, given_documents, TINY, counts).ngrams, torch.from_numpy(counts))
+    assert make_batch(words, chars, given_documents, TINY).ngrams is None
 
 
 def test_moving_a_batch_moves_all_of_it():
     batch = batch_of([Tokens.of(["the", "of"])], tiny_vocabulary(), TINY_FULL)
     moved = batch.to(torch.device("meta"))
-    tensors = [moved.words, moved.chars, moved.tokens, moved.frequencies]
+    tensors = [moved.words, moved.chars, moved.tokens, moved.ngrams]
     for sequences in (moved.windows, moved.documents):
         tensors += [sequences.ids, sequences.start, sequences.length]
     assert {tensor.device.type for tensor in tensors} == {"meta"}

@@ -9,9 +9,20 @@ import pytest
 import torch
 from safetensors.torch import load as parse_safetensors
 from safetensors.torch import save as format_safetensors
-from support import FITTED, TINY, TINY_FULL, random_network, tiny_vocabulary, weights, write_random_ensemble
+from support import (
+    FITTED,
+    TINY,
+    TINY_FULL,
+    TINY_LIGHT,
+    random_network,
+    tiny_pool,
+    tiny_vocabulary,
+    weights,
+    write_random_ensemble,
+)
 
 from pan21av.data.tokeniser import DEFAULT
+from pan21av.data.vocabulary import Vocabulary
 from pan21av.errors import EnvironmentFault
 from pan21av.network import checkpoint
 from pan21av.network.checkpoint import find_ensemble, load_ensemble, member_files, save_ensemble
@@ -34,21 +45,23 @@ def one_state(config=TINY) -> dict[str, torch.Tensor]:
     return {name: tensor[0] for name, tensor in random_network(1, config).state_dict().items()}
 
 
-def save_member(folder: Path, files: dict[str, bytes], config=TINY) -> Path:
-    save_ensemble(folder, config=config, tokeniser=DEFAULT, vocabulary=tiny_vocabulary(), members=[files])
+def save_member(folder: Path, files: dict[str, bytes], config=TINY, vocabulary: Vocabulary | None = None) -> Path:
+    vocabulary = vocabulary or tiny_vocabulary()
+    save_ensemble(folder, config=config, tokeniser=DEFAULT, vocabulary=vocabulary, members=[files])
     return folder
 
 
 # ---- what is written and read ----
 
 
-@pytest.mark.parametrize("config", [TINY, TINY_FULL], ids=["plain", "full"])
+@pytest.mark.parametrize("config", [TINY, TINY_FULL, TINY_LIGHT], ids=["plain", "full", "light"])
 def test_round_trip(tmp_path, config):
     loaded = load_ensemble(write_random_ensemble(tmp_path / "one", config=config))
     found, expected = loaded.network.state_dict(), random_network(3, config).state_dict()
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
         assert torch.equal(tensor, found[name]), name
+        assert tensor.dtype is found[name].dtype, name
     assert loaded.network.config == config
     assert loaded.vocabulary == tiny_vocabulary()
     assert loaded.tokeniser.name == DEFAULT
@@ -73,11 +86,12 @@ def test_each_file_holds_what_its_stage_made(tmp_path):
     stage1, stage2 = (
         parse_safetensors((folder / f"member-01.stage{n}.safetensors").read_bytes()) for n in (1, 2)
     )  # fmt: skip
-    assert {name.partition(".")[0] for name in stage1} == {"encoder", "metric", "lda"}
-    assert {name.partition(".")[0] for name in stage2} == {"dml", "bfs", "ual", "o2d2", "cohort"}
+    assert {name.partition(".")[0] for name in stage1} == {"encoder", "metric", "ngrams"}
+    assert {name.partition(".")[0] for name in stage2} == {"dml", "bfs", "ual", "o2d2", "cohort", "part_scale"}
     assert stage1.keys() | stage2.keys() == one_state(TINY_FULL).keys()
     halved = {name for name, tensor in (stage1 | stage2).items() if tensor.dtype is torch.float16}
-    assert halved == {n for n in stage1 if n.startswith("encoder.")} | {"lda.weight", "cohort.levs"}
+    assert halved == {n for n in stage1 if n.startswith("encoder.")} | {"ngrams.weight", "cohort.texts"}
+    assert {name for name, tensor in stage1.items() if not tensor.is_floating_point()} == {"ngrams.index"}
 
 
 def test_scores_that_stage_one_trained_stay_in_its_file(tmp_path):
@@ -127,16 +141,19 @@ def test_saving_fails_whole(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda i: i.update(format=99), "has format 99; this version reads format 2"),
+        (lambda i: i.update(format=99), "has format 99; this version reads format 3"),
         (lambda i: i.pop("format"), "has format None"),
         (lambda i: i.update(tokeniser="other"), "unknown tokeniser 'other'"),
         (lambda i: i["members"].pop(), "odd number of members"),
         (lambda i: i.update(members=[]), "no members"),
         (lambda i: i.update(members=i["members"] * 334), "more than 999"),
-        (lambda i: i["model"].update(lev_dim=8), "size mismatch"),
-        (lambda i: i["model"].update(lev_dim=10**9), "lev_dim"),
+        (lambda i: i.update(format=2), "has format 2; this version reads format 3"),
+        (lambda i: i["model"].update(encoder_dim=8), "size mismatch"),
+        (lambda i: i["model"].update(encoder_dim=10**9), "encoder_dim"),
+        (lambda i: i["model"].update(encoder_dim=0), "encoder_dim and model.ngram_dim must not both be 0"),
+        (lambda i: i["model"].update(lev_dim=9), "unknown model settings: lev_dim"),
         (lambda i: i["model"].update(mystery=1), "unknown model settings: mystery"),
-        (lambda i: i["model"].update(cohort=5), r"Missing key\(s\) in state_dict: .*cohort\.levs"),
+        (lambda i: i["model"].update(cohort=5), r"Missing key\(s\) in state_dict: .*cohort\.texts"),
         (lambda i: i.pop("vocabulary"), "lacks 'vocabulary'"),
         (lambda i: i["vocabulary"].update(sha256="0" * 64), "vocab.json is damaged"),
         (lambda i: i["members"][1]["stage2"].update(sha256="0" * 64), "member-02.stage2.safetensors is damaged"),
@@ -161,7 +178,7 @@ def test_an_ensemble_of_the_first_format_says_what_to_do(copy, command):
     assert re.search("format 1.*: train it again with this version, or use it with the one that wrote it", line)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[1, 2]", b'{"format": "2"}'])
+@pytest.mark.parametrize("data", [b"", b"{", b"[1, 2]", b'{"format": "3"}'])
 def test_a_manifest_that_is_none(copy, data):
     (copy / "ensemble.json").write_bytes(data)
     with pytest.raises(EnvironmentFault, match=r"ensemble\.json (is damaged|has format)"):
@@ -203,6 +220,55 @@ def test_members_that_cannot_be_used(tmp_path, change, message):
     folder = save_member(tmp_path / "odd", member_files(state, FITTED, half=False))
     with pytest.raises(EnvironmentFault, match=message):
         load_ensemble(folder)
+
+
+@pytest.mark.parametrize("number", [-1, len(tiny_pool()), 2**31 - 1])
+@pytest.mark.parametrize("config", [TINY_FULL, TINY_LIGHT], ids=["full", "light"])
+def test_ngrams_that_the_vocabulary_does_not_know(tmp_path, config, number):
+    """Numbers outside the pool: found before the work, not within it."""
+    state = one_state(config)
+    state["ngrams.index"][3] = number
+    folder = save_member(tmp_path / "odd", member_files(state, FITTED, half=False), config)
+    with pytest.raises(EnvironmentFault, match=r"n-?gram"):
+        load_ensemble(folder)
+
+
+def test_the_last_ngram_of_the_pool(tmp_path):
+    state = one_state(TINY_FULL)
+    state["ngrams.index"][3] = len(tiny_pool()) - 1
+    folder = save_member(tmp_path / "fine", member_files(state, FITTED, half=False), TINY_FULL)
+    assert Verifier.load(folder, threads=1).verify("the of and", "of the to").scores is not None
+
+
+def test_ngrams_without_a_pool(tmp_path):
+    bare = Vocabulary(tiny_vocabulary().words, tiny_vocabulary().chars)
+    files = member_files(one_state(TINY_FULL), FITTED, half=False)
+    with pytest.raises(EnvironmentFault, match=r"n-?gram"):
+        load_ensemble(save_member(tmp_path / "odd", files, TINY_FULL, bare))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("encoder.window.recurrent", torch.int32),
+        ("encoder.cnn", torch.bool),
+        ("encoder.window.input", torch.complex64),
+        ("part_scale", torch.int64),
+        ("ngrams.index", torch.float32),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+def test_numbers_of_another_kind(tmp_path, name, kind):
+    """They are refused, or read as those that belong there."""
+    state = one_state(TINY_FULL)
+    state[name] = state[name].to(kind)
+    folder = save_member(tmp_path / "odd", member_files(state, FITTED, half=False), TINY_FULL)
+    expected = {name: tensor.dtype for name, tensor in random_network(1, TINY_FULL).state_dict().items()}
+    try:
+        loaded = load_ensemble(folder)
+    except EnvironmentFault:
+        return
+    assert {name: tensor.dtype for name, tensor in loaded.network.state_dict().items()} == expected
 
 
 # ---- where they are ----

@@ -1,66 +1,99 @@
-"""Cohort distances: mean squares to the nearest, against plain loops."""
+"""How documents lie to a cohort, against plain loops."""
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import TINY_FULL, random_network, tiny_vocabulary
+from support import TINY_FULL, TINY_LIGHT, random_network, tiny_vocabulary
 
 from pan21av.data.batch import batch_of
 from pan21av.data.tokeniser import encode_all
-from pan21av.network.cohort import MIN_DISTANCE, TOP_K, cohort_distance
+from pan21av.network.cohort import MIN_DEVIATION, TOP_K, cohort_measures
 
-PARTS = (5, 3)
-
-
-def plain_distance(y: np.ndarray, cohort: np.ndarray) -> float:
-    """Mean square, per number, of the differences of one text from the nearest of a cohort."""
-    squares = sorted(sum((a - b) ** 2 for a, b in zip(y, other, strict=True)) for other in cohort)[:TOP_K]
-    return sum(squares) / len(squares) / len(y)
+TEXTS = ["the cat was here and it is not that", "but they had a house in the sea", "of of of"]
 
 
-@settings(max_examples=30)
+def plain_measures(y: np.ndarray, cohort: np.ndarray) -> list[float]:
+    """Mean of the nearest squared distances of one text; mean and standard deviation of all."""
+    squares = sorted(sum((a - b) ** 2 for a, b in zip(y, other, strict=True)) for other in cohort)
+    nearest = squares[:TOP_K]
+    mean = sum(squares) / len(squares)
+    deviation = (sum((square - mean) ** 2 for square in squares) / len(squares)) ** 0.5
+    return [sum(nearest) / len(nearest), mean, max(MIN_DEVIATION, deviation)]
+
+
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(1, 25), st.booleans())
-def test_mean_squares_to_the_nearest(seed, size, masked):
+def test_measures(seed, size, masked):
     rng = np.random.default_rng(seed)
-    y, cohort = rng.uniform(-1, 1, (4, 8)), rng.uniform(-1, 1, (size, 8))
+    y, cohort = rng.uniform(-1, 1, (2, 4, 6)), rng.uniform(-1, 1, (2, size, 6))
     usable = rng.random((4, size)) < 0.5 if masked else np.ones((4, size), dtype=bool)
     usable[:, 0] = True  # at least one
-    found = cohort_distance(
-        torch.from_numpy(y)[None], torch.from_numpy(cohort)[None], PARTS, torch.from_numpy(usable) if masked else None
-    )[0]
-    for d in range(4):
-        for part, columns in enumerate((slice(0, 5), slice(5, 8))):
-            expected = plain_distance(y[d, columns], cohort[usable[d]][:, columns])
-            assert float(found[d, part]) == pytest.approx(expected, rel=1e-9)
+    found = cohort_measures(
+        torch.from_numpy(y), torch.from_numpy(cohort), torch.from_numpy(usable) if masked else None
+    )  # fmt: skip
+    assert found.shape == (2, 4, 3)
+    for m in range(2):
+        for d in range(4):
+            assert found[m, d].tolist() == pytest.approx(plain_measures(y[m, d], cohort[m][usable[d]]), rel=1e-9)
 
 
-def test_a_text_of_the_cohort_itself_is_not_divided_by_zero():
-    y = torch.rand(1, 1, 8, dtype=torch.double)
-    found = cohort_distance(y, y.expand(1, 3, 8), PARTS)
-    assert found.flatten().tolist() == pytest.approx([MIN_DISTANCE] * 2)
+def test_a_cohort_of_one_text_has_no_deviation_to_divide_by():
+    y = torch.rand(1, 2, 8, dtype=torch.double)
+    found = cohort_measures(y, y[:, :1].expand(1, 3, 8))
+    assert found[0, 0].tolist() == pytest.approx([0, 0, MIN_DEVIATION], abs=1e-12)
+    assert float(found[0, 1, 2]) == MIN_DEVIATION
+    assert float(found[0, 1, 0]) == pytest.approx(float((y[0, 1] - y[0, 0]).square().sum()))
 
 
-def test_the_network_measures_every_document_against_its_own_members_cohort():
-    network = random_network(3, TINY_FULL)
-    texts = ["the cat was here and it is not that", "but they had a house in the sea", "of of of"]
-    embedding = network.embed(batch_of(encode_all(texts), tiny_vocabulary(), TINY_FULL))
-    assert embedding.parts == (5, 4)
+def test_nobody_of_the_cohort_counts():
+    y = torch.rand(1, 2, 8, dtype=torch.double)
+    found = cohort_measures(y, torch.rand(1, 30, 8, dtype=torch.double), torch.zeros(2, 30, dtype=torch.bool))
+    assert torch.isfinite(found).all()
+
+
+def test_no_documents_no_measures():
+    assert cohort_measures(torch.rand(2, 0, 8), torch.rand(2, 5, 8)).shape == (2, 0, 3)
+
+
+def plain_comparable(network, projected: np.ndarray, m: int) -> list[np.ndarray]:
+    """The parts of one member's vector as they are compared: n-grams at length one, each part by its weight."""
+    *encoder, ngrams = np.split(projected.astype(float), np.cumsum(network.config.lev_parts)[:-1])
+    parts = [*encoder, ngrams / np.sqrt((ngrams**2).sum())]
+    scale = [1.0] if network.part_scale is None else network.part_scale[m].tolist()
+    return [factor * part for factor, part in zip(scale, parts, strict=True)]
+
+
+@pytest.mark.parametrize("config", [TINY_FULL, TINY_LIGHT], ids=["full", "light"])
+def test_the_network_measures_every_document_against_its_own_members_cohort(config):
+    """Part by part, and texts of the cohort are made comparable as the documents are."""
+    network = random_network(3, config)
+    batch = batch_of(encode_all(TEXTS), tiny_vocabulary(), config)
+    projected, embedding = network.project(batch), network.embed(batch)
+    parts = len(config.lev_parts)
+    assert embedding.parts == config.lev_parts
     assert embedding.tokens.tolist() == [9, 8, 3]
-    assert embedding.cohort_distance.shape == (3, 3, 2)
+    assert embedding.cohort.shape == (3, 3, parts, 3)
     for m in range(3):
+        others = [plain_comparable(network, text.numpy(), m) for text in network.cohort.texts[m]]
         for d in range(3):
-            y, levs = embedding.vectors[m, d].numpy(), network.cohort.levs[m].numpy()
-            for part, columns in enumerate((slice(0, 5), slice(5, 9))):
-                expected = plain_distance(y[columns].astype(float), levs[:, columns].astype(float))
-                assert float(embedding.cohort_distance[m, d, part]) == pytest.approx(expected, rel=1e-5)
-    # What DML reads is divided by them, what BFS reads is not.
-    pair = embedding.pair([0], [1])
-    unit = embedding.cohort_distance[:, :2].mean(1)
-    squares = (embedding.vectors[:, 0] - embedding.vectors[:, 1]).square()
-    expected = squares[:, :5].sum(1) / unit[:, 0] + squares[:, 5:].sum(1) / unit[:, 1]
-    torch.testing.assert_close(pair.distance[:, 0], expected)
-    gamma, alpha = network.dml.log_gamma.exp(), network.dml.log_alpha.exp()
-    torch.testing.assert_close(network.score(pair).dml[:, 0], torch.exp(-gamma * expected**alpha))
-    assert torch.equal(pair.first[:, 0], embedding.vectors[:, 0])
+            mine = plain_comparable(network, projected[m, d].numpy(), m)
+            np.testing.assert_allclose(embedding.vectors[m, d], np.concatenate(mine), rtol=1e-5, atol=1e-6)
+            for part in range(parts):
+                expected = plain_measures(mine[part], np.stack([other[part] for other in others]))
+                assert embedding.cohort[m, d, part].tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_some_of_the_cohort_count():
+    """Who is left out might as well not be there."""
+    network = random_network(2, TINY_FULL)
+    projected, tokens = torch.rand(2, 3, TINY_FULL.lev_dim) * 2 - 1, torch.full((3,), 100.0)
+    usable = torch.rand(3, TINY_FULL.cohort, generator=torch.Generator().manual_seed(1)) < 0.4
+    found = network.embedding(projected, tokens, usable=usable)
+    texts = network.cohort.texts.clone()
+    for d in range(3):
+        network.cohort.texts.data = texts[:, usable[d]]
+        alone = network.embedding(projected[:, d : d + 1], tokens[:1])
+        torch.testing.assert_close(found.cohort[:, d], alone.cohort[:, 0])
+        assert torch.equal(found.vectors[:, d], alone.vectors[:, 0])

@@ -56,7 +56,7 @@ def test_vectors_confusion_and_attention(case, implementation):
     batch = batch_of(tokens, verifier.ensemble.vocabulary, config)
     with torch.inference_mode():
         encoding = network.encoder(batch, attention=True)
-        embedding = network.embed_vectors(encoding.vectors, batch)
+        embedding = network.embedding(network.encoder_part(encoding.vectors), batch.tokens)
         scores = network.score(embedding.pair(slice(0, count), slice(count, None)))
     close = {"atol": 1e-5, "rtol": 0}
     np.testing.assert_allclose(embedding.vectors[0], np.concatenate([expected["lev_L"], expected["lev_R"]]), **close)

@@ -8,7 +8,8 @@ import torch
 from torch.distributions import MultivariateNormal
 
 from pan21av.network.embedding import EmbeddingPair
-from pan21av.network.scores import BFS, DML, O2D2, UAL
+from pan21av.network.evidence import n_evidence
+from pan21av.network.scores import BFS, DML, O2D2, UAL, Told
 
 
 def spread(module, seed=0):
@@ -132,42 +133,102 @@ def test_ual_columns_sum_to_one_and_correct_is_a_distribution():
     torch.testing.assert_close(ual(pair, p)[0], same)
 
 
-@pytest.mark.parametrize("knows_length", [False, True])
-def test_ual_literally(knows_length):
-    """Hidden layer of the squares (and lengths), 2 x 2 logits, less certain for less text, softmax over the rows."""
-    ual = spread(UAL(2, 5, knows_length))
+def told_of(score, found: np.ndarray, m: int) -> np.ndarray:
+    """Evidence as a score reads it: no more than four deviations from the mean."""
+    return np.clip((found - score.told.mean[m].numpy()) * score.told.scale[m].numpy(), -4, 4)
+
+
+def test_evidence_is_standardised_and_clipped():
+    told = Told(1, 3).double()
+    told.mean.data[0] = torch.tensor([1.0, 0.0, -100.0])
+    told.scale.data[0] = torch.tensor([2.0, 0.5, 1.0])
+    y = torch.zeros(1, 2, 5)
+    found = told(EmbeddingPair(y, y, torch.tensor([[[1.5, -2.0, 0.0], [-7.0, 1000.0, -103.0]]], dtype=torch.double)))
+    assert found.tolist() == [[[1.0, -1.0, 4.0], [-4.0, 4.0, -3.0]]]
+    assert not any(parameter.requires_grad for parameter in told.parameters())
+
+
+TOLD = n_evidence(1)
+SCANT = TOLD - 9  # the column that says how little text there is: before the other four of length and four of kind
+
+
+def some_evidence(pairs: int) -> torch.Tensor:
+    """(2, pairs, TOLD); how little text there is, both members are told alike."""
+    found = 5 * vectors(2, pairs, TOLD)[0]
+    found[1, :, SCANT] = found[0, :, SCANT]
+    return found
+
+
+@pytest.mark.parametrize("told", [0, TOLD])
+def test_ual_literally(told):
+    """Hidden layer of the squares, or of evidence instead, 2 x 2 logits, softmax over the rows. Evidence also moves the
+    log odds of one author directly, whatever was decided; and where the kind of text is familiar, all count more."""
+    ual = spread(UAL(2, 5, told))
+    assert ual.hidden.weight.shape == ((2, TOLD, 60) if told else (2, 5, 10))
     y1, y2 = vectors(2, 7, 5)
-    lengths = vectors(7)[0][:, None] * torch.tensor([1.0, -2.0], dtype=torch.double) if knows_length else None
-    found = ual.confusion(EmbeddingPair(y1, y2, y1, y2, lengths))
+    pair = EmbeddingPair(y1, y2, some_evidence(7) if told else None)
+    confusion, familiar = ual.confusion(pair), ual.familiar(pair)
+    assert (familiar is None) == (not told)
     for m in range(2):
         for n in range(7):
-            x = np.square((y1[m, n] - y2[m, n]).numpy())
-            if knows_length:
-                x = np.concatenate([x, lengths[n].numpy()])
+            x = told_of(ual, pair.evidence[m, n].numpy(), m) if told else np.square((y1[m, n] - y2[m, n]).numpy())
             hidden = np.tanh(x @ ual.hidden.weight[m].numpy() + ual.hidden.bias[m].numpy())
-            logits = hidden @ ual.logits.weight[m].numpy() + ual.logits.bias[m].numpy()
-            if knows_length:
-                logits = logits * math.exp(float(ual.slope[m]) * float(lengths[n, 0]))
-            odds = np.exp(logits).reshape(2, 2)  # (j, i)
-            np.testing.assert_allclose(found[m, n], odds / odds.sum(0), rtol=1e-10)
+            logits = (hidden @ ual.logits.weight[m].numpy() + ual.logits.bias[m].numpy()).reshape(2, 2)  # (j, i)
+            odds = logits[1] - logits[0]  # of one author, in logarithms, for either decision
+            if told:
+                odds = odds + x @ ual.direct.weight[m].numpy()[:, 0] + float(ual.direct.bias[m, 0])
+                known = 1 / (1 + math.exp(-(x @ ual.kind.weight[m].numpy()[:, 0] + float(ual.kind.bias[m, 0]))))
+                assert float(familiar[m, n]) == pytest.approx(known, rel=1e-10)
+                odds = odds * (1 + float(ual.sharpen[m]) * known)
+            expected = 1 / (1 + np.exp(-odds))
+            np.testing.assert_allclose(confusion[m, n, 1], expected, rtol=1e-8, atol=1e-12)
+            np.testing.assert_allclose(confusion[m, n, 0], 1 - expected, rtol=1e-8, atol=1e-12)
 
 
 # ---- O2D2 ----
 
 
-def test_o2d2_literally():
-    """[(y1 - y2)^2, (y1 + y2)^2, M] -> tanh 60 -> tanh 30 -> sigmoid."""
-    o2d2 = spread(O2D2(2, 5))
+@pytest.mark.parametrize("told", [0, TOLD])
+def test_o2d2_literally(told):
+    """[(y1 - y2)^2, (y1 + y2)^2, M], or [evidence, M, certainty] -> tanh 60 -> tanh 30 -> sigmoid; certainty counts
+    directly as well, and evidence says how much is asked of texts of that length."""
+    o2d2 = spread(O2D2(2, 5, told))
     y1, y2 = vectors(2, 7, 5)
-    confusion = torch.rand(2, 7, 2, 2, dtype=torch.double)
-    found = o2d2(EmbeddingPair.of(y1, y2), confusion)
+    evidence = some_evidence(7) if told else None
+    confusion, p_ual = torch.rand(2, 7, 2, 2, dtype=torch.double), torch.rand(2, 7, dtype=torch.double)
+    found = o2d2(EmbeddingPair(y1, y2, evidence), confusion, p_ual)
     for m in range(2):
         layers = [(layer.weight[m].numpy(), layer.bias[m].numpy()) for layer in o2d2.layers]
         assert [bias.shape for _, bias in layers] == [(60,), (30,), (1,)]
         for n in range(7):
-            one, other = y1[m, n].numpy(), y2[m, n].numpy()
-            x = np.concatenate([(one - other) ** 2, (one + other) ** 2, confusion[m, n].numpy().flatten()])
+            one, other, matrix = y1[m, n].numpy(), y2[m, n].numpy(), confusion[m, n].numpy().flatten()
+            # How far the decision is from a coin's, 0 to 1.
+            certainty = 2 * max(float(p_ual[m, n]), 1 - float(p_ual[m, n])) - 1
+            if told:
+                x = np.concatenate([told_of(o2d2, evidence[m, n].numpy(), m), matrix, [certainty]])
+            else:
+                x = np.concatenate([(one - other) ** 2, (one + other) ** 2, matrix])
             for weight, bias in layers[:-1]:
                 x = np.tanh(x @ weight + bias)
-            expected = 1 / (1 + math.exp(-(x @ layers[-1][0] + layers[-1][1])[0]))
-            assert float(found[m, n]) == pytest.approx(expected, rel=1e-10)
+            logit = (x @ layers[-1][0] + layers[-1][1])[0]
+            if told:
+                constant, linear, square = o2d2.least[m].tolist()
+                scant = float(evidence[m, n, SCANT])  # as it is, not standardised
+                logit += float(o2d2.direct[m, 0]) * certainty
+                logit -= constant + linear * scant + square * scant**2
+            assert float(found[m, n]) == pytest.approx(1 / (1 + math.exp(-logit)), rel=1e-9)
+
+
+def test_o2d2_is_as_certain_either_way():
+    """What counts is how certain UAL is, not of what."""
+    o2d2 = spread(O2D2(2, 5, TOLD))
+    pair, confusion = EmbeddingPair(*vectors(2, 7, 5), some_evidence(7)), torch.rand(2, 7, 2, 2, dtype=torch.double)
+    p = torch.tensor([0.0, 0.125, 0.25, 0.5, 0.75, 0.875, 1.0], dtype=torch.double).expand(2, 7)
+    assert torch.equal(o2d2(pair, confusion, p), o2d2(pair, confusion, 1 - p))
+
+
+def test_new_scores_neither_sharpen_nor_ask_more_of_short_texts():
+    ual, o2d2 = UAL(2, 5, TOLD), O2D2(2, 5, TOLD)
+    for parameter in (ual.sharpen, o2d2.least):
+        assert not parameter.any()
+        assert not parameter.requires_grad

@@ -11,6 +11,7 @@ import time
 import generated_corpus
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load as parse_safetensors
 from support import HANGS, SMALL_SETTINGS, set_options, small, weights
 
@@ -136,15 +137,15 @@ def test_finished_members_are_kept_and_other_settings_refused(tmp_path):
         train(corpus, out, settings=small(), n_members=2)
 
 
-LDA = ["model.lda_dim=4", "model.lda_words=50", "model.lda_chars=12", "pairs.epochs=0"]
+NGRAMS = ["model.ngram_dim=4", "pairs.epochs=0"]
 
 
 def test_a_new_stage_two_over_an_old_stage_one(small_corpus, tmp_path):
-    """To the byte what training from the start gives; here with frequencies and a cohort."""
-    common = [*LDA, "heads.epochs=2", "abstention.epochs=2"]
-    changed = [*common, "calibration.cohort=7", "abstention.lr=0.002", "heads.logit_scale=0.9"]
+    """To the byte what training from the start gives; here with n-grams and a cohort."""
+    common = [*NGRAMS, "heads.epochs=2", "abstention.epochs=2"]
+    changed = [*common, "calibration.cohort=7", "abstention.lr=0.002", "heads.sharpen=0.2"]
     figures = train(small_corpus, tmp_path / "a", settings=small(*common), n_members=1, jobs=1)
-    assert figures["dml"]["auc"] > 0.6  # habits show in frequencies at once, after two short epochs
+    assert figures["dml"]["auc"] > 0.6  # habits show in n-grams at once, after two short epochs
     stage_one = weights(tmp_path / "a")["member-01.stage1.safetensors"]
     train(small_corpus, tmp_path / "a", settings=small(*changed), n_members=1, jobs=1, work=tmp_path / "anew")
     train(small_corpus, tmp_path / "b", settings=small(*changed), n_members=1, jobs=1)
@@ -152,8 +153,9 @@ def test_a_new_stage_two_over_an_old_stage_one(small_corpus, tmp_path):
     assert stages == [{"heads", "o2d2"}, {"contrastive", "heads", "o2d2"}]
     assert weights(tmp_path / "a") == weights(tmp_path / "b")
     assert weights(tmp_path / "b")["member-01.stage1.safetensors"] == stage_one
-    assert names_in(tmp_path / "b" / "member-01.stage1.safetensors") == {"encoder", "metric", "lda"}
-    assert names_in(tmp_path / "b" / "member-01.stage2.safetensors") == {"dml", "bfs", "ual", "o2d2", "cohort"}
+    assert names_in(tmp_path / "b" / "member-01.stage1.safetensors") == {"encoder", "metric", "ngrams"}
+    fitted = {"dml", "bfs", "ual", "o2d2", "cohort", "part_scale"}
+    assert names_in(tmp_path / "b" / "member-01.stage2.safetensors") == fitted
     one, other = (json.loads((tmp_path / name / "ensemble.json").read_text())["validation"] for name in "ab")
     assert one == other
     assert "cut to 2,000 characters" in (tmp_path / "b" / "MODEL_CARD.md").read_text()
@@ -169,13 +171,70 @@ def compare_with_verifier(folder, corpus) -> None:
     pairs = json.loads((folder / "validation_pairs.json").read_text())["pairs"]
     stored = np.load(folder / "validation_scores.npz")
     verifier = Verifier.load(folder)
-    assert verifier.config.cohort == len(np.unique(verifier.network.cohort.levs[0], axis=0)) == 7
+    assert verifier.config.cohort == len(np.unique(verifier.network.cohort.texts[0], axis=0)) == 7
     embedding = verifier.embed([texts[pair[side]] for side in (0, 1) for pair in pairs])
     pair = embedding.pair(slice(0, len(pairs)), slice(len(pairs), None))
     scores = verifier.network.score(pair)
     for name in ("dml", "bfs", "ual", "o2d2"):
         np.testing.assert_allclose(getattr(scores, name), stored[name], atol=1e-4, err_msg=name)
     np.testing.assert_allclose(pair.distance, stored["distance"], rtol=1e-3)
+
+
+# ---- several sources ----
+
+SOURCES = ["data.source_share=0.5", "calibration.cohort=5", *NGRAMS]
+
+
+def write_sources(path, authors=60) -> list[dict[str, str]]:
+    """Authors of three sources, which end their sentences in ways of their own."""
+    docs = generated_corpus.documents(authors, each=4, topics=8, sentences=10)
+    for number, doc in enumerate(docs):
+        doc["source"] = "abc"[number // 4 % 3]
+        doc["text"] = doc["text"].replace(".", [".", " ;", " ..."][number // 4 % 3])
+    generated_corpus.write(path, docs)
+    return docs
+
+
+def test_members_of_some_sources_each(tmp_path):
+    """Dealt evenly, listed in the ensemble, and judged by what they know and what they do not."""
+    write_sources(tmp_path / "documents.jsonl", authors=150)
+    train(tmp_path / "documents.jsonl", tmp_path / "out", settings=small(*SOURCES), n_members=3, jobs=2)
+    info = json.loads((tmp_path / "out" / "ensemble.json").read_text())
+    known = [member["sources"] for member in info["members"]]
+    assert [len(sources) for sources in known] == [2, 2, 2]
+    assert sorted(name for sources in known for name in sources) == [*"aabbcc"]
+    assert set(info["validation_by_source"]) == {*"abc"}
+    assert all(row["pairs"] > 0 for row in info["validation_by_source"].values())
+    verifier = Verifier.load(tmp_path / "out")
+    assert verifier.config.cohort == 5
+    index = verifier.network.ngrams.index
+    assert not torch.equal(index[0], index[1]), "every member reads n-grams of its own"
+    # One of them alone, or beside others, is the same.
+    train(tmp_path / "documents.jsonl", tmp_path / "one", settings=small(*SOURCES), n_members=1, jobs=1)
+    alone = weights(tmp_path / "one")
+    assert len(alone) == 2
+    assert alone.items() <= weights(tmp_path / "out").items()
+
+
+def test_authors_who_write_for_several_sources(tmp_path):
+    """As PAN's authors write essays and e-mails: a text of each author in each source."""
+    docs = write_sources(tmp_path / "documents.jsonl")
+    for number, doc in enumerate(docs):
+        doc["source"] = "abc"[number % 3]
+    generated_corpus.write(tmp_path / "documents.jsonl", docs)
+    settings = small("calibration.cohort=1000", *NGRAMS)
+    train(tmp_path / "documents.jsonl", tmp_path / "out", settings=settings, n_members=1, jobs=1)
+    assert Verifier.load(tmp_path / "out").config.cohort == 12  # calibration authors: a fifth of sixty
+
+
+def test_n_grams_alone(small_corpus, tmp_path):
+    """Without an encoder a training is a matter of seconds, and what it leaves a matter of megabytes."""
+    settings = small("model.encoder_dim=0", "model.ngram_dim=8", "calibration.cohort=7")
+    figures = train(small_corpus, tmp_path / "out", settings=settings, n_members=1, jobs=1)
+    assert figures["ual"]["auc"] > 0.6
+    assert {record["stage"] for record in history(tmp_path / "out.work")} == {"heads", "o2d2"}
+    assert names_in(tmp_path / "out" / "member-01.stage1.safetensors") == {"ngrams"}
+    compare_with_verifier(tmp_path / "out", small_corpus)
 
 
 # ---- the paper's ----
@@ -243,7 +302,7 @@ def test_habits_of_unseen_authors_on_unseen_topics_are_learnt(tmp_path):
     assert figures["o2d2"]["non_responses"] > 0
     assert figures["o2d2"]["c@1"] > figures["ual"]["c@1"] - 0.01  # what it abstains from was no loss
     probes = [record["topic_accuracy"] for record in history(tmp_path / "out.work") if "topic_accuracy" in record]
-    assert len(probes) == 8
+    assert len(probes) == settings.stage_one_epochs
     assert abs(probes[-1] - 0.5) <= 0.10, "topic is left in the document vectors"
 
 

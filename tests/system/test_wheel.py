@@ -61,15 +61,15 @@ def offline():
 def test_it_holds_the_whole_package_and_nothing_else(source, wheel):
     """A folder that setuptools misses shows only where the package is installed, not in a clone."""
     names = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    kernels = {name for name in names if name.startswith("pan21av/network/_kernel")}
-    assert len(kernels) == bool(shutil.which("cc")), "the kernel was not built into the wheel"
+    built = {name for name in names if name.startswith(("pan21av/network/_kernel", "pan21av/data/_ngrams"))}
+    assert len(built) == 2 * bool(shutil.which("cc")), "the C libraries were not built into the wheel"
     package = source / "pan21av"
     assert (package / "models").is_symlink()
     modules = {str(path.relative_to(source)) for path in package.rglob("*.py")}
     ensemble = {f"pan21av/models/default/{path.name}" for path in (source / "models" / "default").iterdir()}
     assert "pan21av/models/default/ensemble.json" in ensemble
     beside = {"README.md", "py.typed", "commands/page.html", "models/default.toml"}
-    assert names - kernels == modules | ensemble | {f"pan21av/{name}" for name in beside}
+    assert names - built == modules | ensemble | {f"pan21av/{name}" for name in beside}
 
 
 def test_it_predicts_and_explains_from_anywhere(environment, offline, tmp_path):

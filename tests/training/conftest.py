@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import generated_corpus
 import pytest
 from support import TINY_FULL, small
 
-from pan21av.config import ModelConfig
 from pan21av.training.prepare import prepare
 from pan21av.training.prepared import Prepared
 from pan21av.training.settings import Settings
 
-# The small network of support.py, reading frequencies too. Training finds out the size of the cohort by itself.
-MODEL = ModelConfig.from_dict({**TINY_FULL.to_dict(), "cohort": 0})
+# The small network of support.py. Training finds out by itself how many n-grams it reads and how large its cohort is.
+MODEL = replace(TINY_FULL, ngram_features=0, cohort=0)
 
 
 def settings_for(*assignments: str) -> Settings:

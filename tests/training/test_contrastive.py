@@ -8,13 +8,12 @@ import torch
 from support import TINY, random_network
 from torch import nn
 
-from pan21av.data import batch as batch_module
 from pan21av.errors import InputError
 from pan21av.network.layers import Linear
 from pan21av.training.contrastive import contrastive_batches, contrastive_epoch, fold, standardisation
 from pan21av.training.optimiser import Optimiser
 from pan21av.training.pairs import pair_epoch
-from pan21av.training.prepared import TRAIN, Span
+from pan21av.training.prepared import TRAIN, Prepared, Span
 from pan21av.training.sampling import Catalogue
 from pan21av.training.settings import ContrastiveSettings, PairSettings
 from pan21av.training.topic_probe import TopicProbe
@@ -101,6 +100,11 @@ def test_who_cannot_be_contrasted():
 # ---- standardisation ----
 
 
+def encoder_alone(corpus):
+    """What stage one trains."""
+    return random_network(1, corpus.settings.model.encoder_alone, vocabulary=corpus.prepared.vocabulary)
+
+
 def test_folding_changes_nothing():
     """The metric layer of standardised vectors, and the folded layer of bare ones, are the same map."""
     torch.manual_seed(0)
@@ -115,13 +119,13 @@ def test_folding_changes_nothing():
 
 def test_standardisation_weighs_sources_alike(corpus):
     """The mean of the sources' means, the mean of their variances: of whole texts."""
-    prepared, network = corpus.prepared, random_network(1, corpus.settings.model, vocabulary=corpus.prepared.vocabulary)
+    prepared, network = corpus.prepared, encoder_alone(corpus)
     mean, scale = standardisation(network, prepared, 1e-3, 4)
     documents, source = prepared.documents(TRAIN), prepared.catalogue.source
     by_source = []
     for number in (0, 1):
         spans = [Span(int(d), 0, prepared.model.max_tokens) for d in documents if source[d] == number]
-        by_source.append(network.encoder(prepared.batch(spans)).vectors[0].numpy())
+        by_source.append(network.encoder(prepared.batch(spans, network.config)).vectors[0].numpy())
     expected_mean = np.mean([vectors.mean(0) for vectors in by_source], 0)
     variance = np.mean([vectors.var(0) for vectors in by_source], 0)
     np.testing.assert_allclose(mean, expected_mean, atol=1e-5)
@@ -140,19 +144,19 @@ class Recorder(Optimiser):
 
 
 def parts(corpus):
-    network = random_network(1, corpus.settings.model, vocabulary=corpus.prepared.vocabulary).train()
+    network = encoder_alone(corpus).train()
     return network, nn.BatchNorm1d(2 * TINY.document_hidden, affine=False), TopicProbe(corpus.settings)
 
 
-def test_contrast_counts_no_frequencies(corpus, monkeypatch):
-    """They take as long as the encoder, and only the encoder's part learns by contrast."""
+def test_contrast_counts_no_ngrams(corpus, monkeypatch):
+    """They take time, and only the encoder's part learns by contrast."""
 
     def refused(*_):
-        raise AssertionError("frequencies were counted")
+        raise AssertionError("n-grams were counted")
 
-    monkeypatch.setattr(batch_module, "count_frequencies", refused)
+    monkeypatch.setattr(Prepared, "count_ngrams", refused)
     with pytest.raises(AssertionError, match="were counted"):
-        corpus.prepared.batch([Span(0, 0, 50)])
+        corpus.prepared.batch([Span(0, 0, 50)], corpus.settings.model)
     network, norm, probe = parts(corpus)
     settings = ContrastiveSettings(epochs=4, steps=5, authors=6, min_windows=2, max_windows=3, lr=0.5, lr_end=0.1)
     optimiser = Recorder(network.parameters())
@@ -167,9 +171,44 @@ def test_contrast_counts_no_frequencies(corpus, monkeypatch):
 @pytest.mark.parametrize(("epoch", "rate"), [(0, 6e-4), (15, 4e-4), (30, 2e-4), (34, 2e-4)])
 def test_the_papers_rates_of_pair_training(corpus, epoch, rate):
     """max(6e-4 - e 4e-4 / 30, 2e-4), the same at all steps of an epoch."""
-    network, _, probe = parts(corpus)
+    network, norm, probe = parts(corpus)
     optimiser = Recorder(network.parameters())
     settings = PairSettings(batch=30, max_windows=2)
-    record = pair_epoch(network, probe, optimiser, corpus.prepared, settings, epoch, np.random.default_rng(0))
+    record = pair_epoch(network, norm, probe, optimiser, corpus.prepared, settings, epoch, np.random.default_rng(0))
     assert optimiser.rates == pytest.approx([rate] * len(optimiser.rates))
     assert len(optimiser.rates) == -(-record["pairs"] // 30)
+
+
+class Kept(nn.Module):
+    """Notes the document vectors that it is given, and gives back something else."""
+
+    def forward(self, vectors):
+        self.seen = [*getattr(self, "seen", []), vectors.detach().clone()]
+        return vectors.tanh() + 0.25
+
+
+def test_pair_training_reads_standardised_vectors(corpus, monkeypatch):
+    """Everything that learns from pairs reads document vectors as `norm` leaves them, the topic probe as well."""
+    network, _, probe = parts(corpus)
+    norm, given, probed = Kept(), [], []
+    real, real_loss = network.encoder_part, probe.loss
+    monkeypatch.setattr(network, "encoder_part", lambda vectors: (given.append(vectors.detach()), real(vectors))[1])
+    monkeypatch.setattr(
+        probe, "loss", lambda a, b, same: (probed.append(torch.cat([a, b], 1)), real_loss(a, b, same))[1]
+    )
+    settings, optimiser = PairSettings(batch=10, max_windows=2, per_source=15), Recorder(network.parameters())
+    record = pair_epoch(network, norm, probe, optimiser, corpus.prepared, settings, 0, np.random.default_rng(0))
+    assert record["pairs"] == 30  # of two sources
+    assert [len(seen) for seen in norm.seen] == [20, 20, 20]
+    for seen, vectors, read in zip(norm.seen, given, probed, strict=True):
+        torch.testing.assert_close(vectors[0], seen.tanh() + 0.25)
+        torch.testing.assert_close(read, vectors)
+
+
+def test_pair_training_keeps_the_statistics_of_the_norm_up(corpus):
+    network, norm, probe = parts(corpus)
+    settings, optimiser = PairSettings(batch=30, max_windows=2), Recorder(network.parameters())
+    before = norm.running_mean.clone()
+    pair_epoch(network, norm, probe, optimiser, corpus.prepared, settings, 0, np.random.default_rng(0))
+    assert int(norm.num_batches_tracked) == len(optimiser.rates)
+    assert not torch.equal(norm.running_mean, before)

@@ -42,6 +42,36 @@ def test_places_are_anywhere_in_the_document(crops):
     assert crops.random(document, 200, 200) == Span(document, 0, crops.prepared.model.tokens_in(200))
 
 
+def test_lengths_in_tokens_are_even_on_a_logarithmic_scale(crops):
+    """P(n tokens or fewer) = log((n + 1/2) / shortest) / log(length / shortest), of what is read of the document."""
+    document = longest_document(crops)
+    limit = crops.prepared.model.max_tokens
+    assert crops.prepared.length(document) > limit, "the corpus has one that is not read to its end"
+    spans = [crops.of_any_length(document, 20) for _ in range(10_000)]
+    counts = np.array([span.tokens for span in spans])
+    assert counts.min() == 20
+    assert limit - 2 <= counts.max() <= limit
+    for tokens in (25, 40, 70, 120):
+        share = math.log((tokens + 0.5) / 20) / math.log(limit / 20)
+        assert np.mean(counts <= tokens) == pytest.approx(share, abs=0.02)
+    # Anywhere, to the end of the document and not of what a network reads of it.
+    starts = np.array([span.first for span in spans])
+    spare = crops.prepared.length(document) - counts
+    assert starts.min() == 0
+    assert ((starts >= 0) & (starts <= spare)).all()
+    assert (starts == spare).any()
+    assert np.mean(starts / np.maximum(spare, 1)) == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_document_that_is_shorter_than_the_shortest_crop_is_read_whole(crops):
+    for document in (0, longest_document(crops)):
+        whole = min(crops.prepared.length(document), crops.prepared.model.max_tokens)
+        assert {crops.of_any_length(document, 10_000).tokens for _ in range(20)} == {whole}
+    short = int(np.diff(crops.prepared.offsets).argmin())
+    assert crops.prepared.length(short) < crops.prepared.model.max_tokens
+    assert crops.of_any_length(short, 10_000) == Span(short, 0, crops.prepared.length(short))
+
+
 def test_the_papers_crops(crops):
     """Whole if it fits; else from a random window on, half of the time."""
     model, document = crops.prepared.model, longest_document(crops)

@@ -55,10 +55,11 @@ def test_discriminants_are_generalised_eigenvectors(dim):
     rng = np.random.default_rng(dim)
     a, b = rng.normal(size=(2, 6, 9))
     noise, signal = a @ a.T, b @ b.T
-    v = discriminants(noise, signal, dim)
+    v, found = discriminants(noise, signal, dim)
     assert v.shape == (6, dim)
     np.testing.assert_allclose(v.T @ noise @ v, np.eye(dim), atol=1e-9)
     ratio = np.diag(v.T @ signal @ v)
+    np.testing.assert_allclose(found, ratio, rtol=1e-9)
     np.testing.assert_allclose(np.linalg.inv(noise) @ signal @ v, v * ratio, atol=1e-8)
     eigenvalues = np.sort(np.linalg.eigvals(np.linalg.inv(noise) @ signal).real)
     np.testing.assert_allclose(np.sort(ratio), eigenvalues[-dim:], rtol=1e-9)
@@ -67,7 +68,7 @@ def test_discriminants_are_generalised_eigenvectors(dim):
 def test_no_direction_has_more_signal_for_its_noise():
     z, author, source = drawn(0)
     scatter = Scatter.of(z, author, source)
-    (best,) = discriminants(scatter.within, scatter.total, 1).T
+    (best,) = discriminants(scatter.within, scatter.total, 1)[0].T
 
     def ratio(v):
         return (v @ scatter.total @ v) / (v @ scatter.within @ v)

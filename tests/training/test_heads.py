@@ -1,5 +1,6 @@
 """Scores fitted outright, to pairs whose true posteriors we know."""
 
+import copy
 import math
 
 import numpy as np
@@ -11,14 +12,17 @@ from torch.nn import functional as F
 
 from pan21av.metrics import auc
 from pan21av.network.embedding import EmbeddingPair
-from pan21av.network.scores import BFS, DML, UAL
-from pan21av.training.calibration import Calibration, LabelledPairs, compute_views
+from pan21av.network.scores import BFS, DML, STEEPER, UAL
+from pan21av.training.calibration import LabelledPairs
 from pan21av.training.fit_dml import fit_dml
 from pan21av.training.fit_plda import fit_plda
 from pan21av.training.fit_ual import MAX_TRUST, fit_ual
 from pan21av.training.heads import HELD_OUT_DRAWS, fit_heads
-from pan21av.training.prepared import CALIBRATE
+from pan21av.training.member import full_model
+from pan21av.training.stage2 import StageTwo
 from pan21av.training.streams import Stream
+
+ALL_KNOWN = torch.tensor([True])
 
 
 def test_dml_finds_the_kernel_that_made_the_pairs():
@@ -28,7 +32,8 @@ def test_dml_finds_the_kernel_that_made_the_pairs():
     same = (torch.rand(1, 40_000, generator=g) < torch.exp(-0.4 * distance**2)).float()
     y = torch.zeros(1, 40_000, 2)
     dml = DML(1)
-    fit_dml(dml, LabelledPairs(EmbeddingPair.of(y, torch.stack([distance.sqrt(), y[..., 0]], -1)), same))
+    pair = EmbeddingPair.of(y, torch.stack([distance.sqrt(), y[..., 0]], -1))
+    fit_dml(dml, LabelledPairs(pair, same, ALL_KNOWN.expand(40_000)))
     assert dml.log_gamma.exp().item() == pytest.approx(0.4, rel=0.05)
     assert dml.log_alpha.exp().item() == pytest.approx(2.0, rel=0.05)
 
@@ -57,7 +62,8 @@ def plda_pairs(rng, y, author, source, count=3_000):
     first, second = np.array(pairs).T
     tensor = torch.from_numpy(y).float()[None]
     same = torch.from_numpy(author[first] == author[second]).float()[None]
-    return LabelledPairs(EmbeddingPair.of(tensor[:, first], tensor[:, second]), same), first, second
+    pair = EmbeddingPair.of(tensor[:, first], tensor[:, second])
+    return LabelledPairs(pair, same, ALL_KNOWN.expand(count)), first, second
 
 
 def test_plda_comes_near_to_the_likelihood_ratio():
@@ -91,50 +97,122 @@ def test_plda_comes_near_to_the_likelihood_ratio():
     assert auc(truth, -pairs.pair.distance[0].numpy()) < auc(truth, fitted[0].numpy()) - 0.1
 
 
-def pairs_by_length(count, generator):
-    """Pairs whose logit is 2 exp(-0.5 scantness) (1 - distance + 0.7 scantness + unevenness)."""
-    scantness = torch.rand(count, generator=generator) * 3 - 1.5
-    distance = torch.rand(count, generator=generator) * 4 - 1
-    unevenness = torch.rand(count, generator=generator)
-    logit = 2 * torch.exp(-0.5 * scantness) * (1 - distance + 0.7 * scantness + unevenness)
-    same = (torch.rand(count, generator=generator) < logit.sigmoid()).float()[None]
-    y1, y2 = torch.zeros(1, count, 3), torch.zeros(1, count, 3)
-    y2[..., 0] = (distance + 1).sqrt()
-    pair = EmbeddingPair(y1, y2, y1, y2, torch.stack([scantness, unevenness], -1))
-    return LabelledPairs(pair, same), logit.sigmoid()
+# ---- UAL ----
+
+EVIDENCE = torch.tensor([1.5, -0.8, 0.0, 0.4])  # how the logit of made-up pairs depends on what is told of them
+OFFSET = torch.tensor([3.0, -10.0, 0.5, 100.0])
+SPREAD = torch.tensor([0.1, 5.0, 1.0, 20.0])
 
 
-@pytest.mark.slow
-def test_ual_learns_what_length_means():
-    generator = torch.Generator().manual_seed(3)
+def told_pairs(count, generator, known=None):
+    """Pairs of which four numbers are told, of very different sizes; and their true posteriors (P). Vectors that say
+    nothing."""
+    x = torch.randn(count, len(EVIDENCE), generator=generator).clamp(-3, 3)
+    truth = torch.sigmoid(x @ EVIDENCE + 0.3)
+    same = (torch.rand(count, generator=generator) < truth).float()[None]
+    y = torch.rand(2, 1, count, 3, generator=generator)
+    pair = EmbeddingPair(y[0], y[1], (OFFSET + SPREAD * x)[None])
+    return LabelledPairs(pair, same, ALL_KNOWN.expand(count) if known is None else known(x)), truth
+
+
+def scores_for_told_pairs():
     torch.manual_seed(0)
-    bfs, ual = BFS(1, 3, 2).requires_grad_(False), UAL(1, 3, knows_length=True).requires_grad_(False)
-    bfs.projection.weight.zero_()  # says nothing: UAL must do it all
-    fit_ual(ual, bfs, pairs_by_length(20_000, generator)[0], pairs_by_length(5_000, generator)[0], steps=800)
-    (pair, _), truth = pairs_by_length(2_000, generator)
-    said = ual(pair, torch.full((1, 2_000), 0.5))[0]
+    bfs, ual = BFS(1, 3, 2).requires_grad_(False), UAL(1, 3, len(EVIDENCE)).requires_grad_(False)
+    bfs.within += 1  # so that it says something, if nothing that is true
+    return bfs, ual
+
+
+def test_ual_learns_what_evidence_means():
+    generator = torch.Generator().manual_seed(3)
+    bfs, ual = scores_for_told_pairs()
+    fit_ual(ual, bfs, told_pairs(20_000, generator)[0], told_pairs(5_000, generator)[0])
+    (pair, _, _), truth = told_pairs(2_000, generator)
+    said = ual(pair, bfs(pair))[0]
     assert float((said - truth).abs().mean()) < 0.03
-    assert float(ual.slope) == pytest.approx(-0.5, abs=0.12)
 
 
-@pytest.mark.parametrize("knows_length", [False, True])
-def test_what_was_fitted_is_what_ual_says(knows_length):
-    """The fitted formula is exactly a UAL: its loss on the held-out pairs is that of the network."""
+def logistic(start, evidence, p_bfs, pairs):
+    """p = p_BFS sigmoid(s + t) + (1 - p_BFS) sigmoid(s - t), with s a weighted sum of standardised evidence."""
+    weights, bias, trust = start
+    told = pairs.pair.evidence[0].double().numpy()
+    x = np.clip((evidence.double().numpy() - told.mean(0)) / told.std(0, ddof=1), -4, 4)
+    s = x @ weights + bias
+
+    def sigmoid(z):
+        return 1 / (1 + np.exp(-z))
+
+    return p_bfs * sigmoid(s + trust) + (1 - p_bfs) * sigmoid(s - trust)
+
+
+def test_ual_begins_as_a_logistic_regression():
+    """While its hidden layer says nothing. What it was chosen by is what it says of the held-out pairs."""
     generator = torch.Generator().manual_seed(3)
-    torch.manual_seed(0)
-    bfs, ual = BFS(1, 3, 2).requires_grad_(False), UAL(1, 3, knows_length).requires_grad_(False)
-    ual.logits.weight.zero_()  # the other hidden units say nothing at all, here
-    held_out = pairs_by_length(2_000, generator)[0]
-    loss = fit_ual(ual, bfs, pairs_by_length(4_000, generator)[0], held_out, steps=60)
+    bfs, ual = scores_for_told_pairs()
+    ual.logits.weight.zero_()
+    pairs, held_out = told_pairs(4_000, generator)[0], told_pairs(2_000, generator)[0]
+    loss = fit_ual(ual, bfs, pairs, held_out, steps=60)
+    p_bfs = bfs(held_out.pair)
+    assert p_bfs.std() > 0.01
+    bias = ual.logits.bias[0].double().numpy()
+    trust = 2 * bias[0]
+    np.testing.assert_allclose(bias, np.array([1, -1, -1, 1]) * trust / 2, atol=1e-7)
+    assert 0 <= trust <= MAX_TRUST
+    start = (ual.direct.weight[0, :, 0].double().numpy(), float(ual.direct.bias[0, 0]), trust)
+    expected = logistic(start, held_out.pair.evidence[0], p_bfs[0].double().numpy(), pairs)
+    said = ual(held_out.pair, p_bfs)[0]
+    np.testing.assert_allclose(said[0], expected, atol=1e-5)
+    truth = held_out.same[0].numpy()
+    cross_entropy = -np.mean(np.where(truth == 1, np.log(expected), np.log(1 - expected)))
+    assert loss == pytest.approx(cross_entropy, abs=1e-4)
+    assert loss < math.log(2) - 0.1
+
+
+def test_hidden_units_whisper_at_the_start():
+    """They are there to be trained, but must not spoil what was fitted."""
+    generator = torch.Generator().manual_seed(3)
+    bfs, ual = scores_for_told_pairs()
+    pairs, held_out = told_pairs(4_000, generator)[0], told_pairs(2_000, generator)[0]
+    loss = fit_ual(ual, bfs, pairs, held_out, steps=60)
+    assert ual.logits.weight.any()
     said = ual(held_out.pair, bfs(held_out.pair))[0]
-    assert float(F.binary_cross_entropy(said, held_out.same)) == pytest.approx(loss, rel=1e-4)
-    before = float(F.binary_cross_entropy(torch.full_like(said, 0.5), held_out.same))
-    assert loss < before - 0.1
-    # BFS may only move it by so much: logit +- MAX_TRUST.
-    sure = [ual(held_out.pair, torch.full_like(said, p))[0].logit() for p in (0.0, 1.0)]
-    scantness = held_out.pair.lengths[:, 0]
-    g = (float(ual.slope) * scantness).exp() if knows_length else torch.ones_like(scantness)
-    assert ((sure[1] - sure[0]) / g).abs().max() <= 2 * MAX_TRUST + 1e-3
+    assert float(F.binary_cross_entropy(said, held_out.same)) == pytest.approx(loss, abs=0.005)
+
+
+def test_evidence_beyond_what_calibration_had_counts_as_the_edge_of_it():
+    generator = torch.Generator().manual_seed(3)
+    bfs, ual = scores_for_told_pairs()
+    pairs = told_pairs(4_000, generator)[0]
+    fit_ual(ual, bfs, pairs, told_pairs(500, generator)[0], steps=20)
+    pair = pairs.pair[:50]
+    far, further = (EmbeddingPair(pair.first, pair.second, pair.evidence + k * SPREAD) for k in (20, 2_000))
+    half = torch.full((1, 50), 0.5)
+    assert torch.equal(ual(far, half)[0], ual(further, half)[0])
+
+
+# ---- kinds of text that a member knows ----
+
+
+def test_familiar_kinds_are_told_by_the_evidence():
+    """p(familiar) = sigmoid(2 x), where x is the second number told, in its deviations."""
+    generator = torch.Generator().manual_seed(3)
+    bfs, ual = scores_for_told_pairs()
+
+    def known(x):
+        return torch.rand(len(x), generator=generator) < torch.sigmoid(2 * x[:, 1])
+
+    fit_ual(ual, bfs, told_pairs(20_000, generator, known)[0], told_pairs(500, generator, known)[0], steps=20)
+    pairs = told_pairs(2_000, generator, known)[0]
+    x = (pairs.pair.evidence[0, :, 1] - OFFSET[1]) / SPREAD[1]
+    familiar = ual.familiar(pairs.pair)[0]
+    assert float((familiar - torch.sigmoid(2 * x)).abs().mean()) < 0.03
+
+
+def test_who_knows_every_kind_says_so():
+    generator = torch.Generator().manual_seed(3)
+    bfs, ual = scores_for_told_pairs()
+    fit_ual(ual, bfs, told_pairs(500, generator)[0], told_pairs(500, generator)[0], steps=20)
+    familiar = ual.familiar(told_pairs(100, generator)[0].pair)
+    assert torch.equal(familiar, torch.full((1, 100), 4.0).sigmoid())
 
 
 # ---- all of them, on authors that the encoder never saw ----
@@ -142,29 +220,30 @@ def test_what_was_fitted_is_what_ual_says(knows_length):
 
 @pytest.fixture(scope="module")
 def fitted(corpus):
-    """(figures of every epoch, held-out pairs, network) for a given scale of UAL's logits."""
-    device = torch.device("cpu")
+    """{setting: (figures of every epoch, held-out pairs, network before, network)}"""
 
-    def run(logit_scale: float):
-        settings = corpus.settings.updated({"heads": {"logit_scale": logit_scale, "epochs": 3, "lr": 0.01}})
-        network = random_network(1, settings.model, vocabulary=corpus.prepared.vocabulary)
-        network.requires_grad_(True).eval()
-        rng = np.random.default_rng(0)
-        documents = corpus.prepared.documents(CALIBRATE)
-        views = compute_views(network, corpus.prepared, documents, settings, rng, device)
-        calibration = Calibration(views, corpus.prepared, settings, 7, device)
-        records = []
+    def run(**changes):
+        settings = corpus.settings.updated(
+            {"heads": {"epochs": 3, "lr": 0.01, "sharpen": 0.0, **changes}, "calibration": {"cohort": 6}}
+        )
+        prepared = corpus.prepared.for_sources([1])
+        network = random_network(1, full_model(settings, prepared), vocabulary=prepared.vocabulary)
+        for part in (network.dml, network.bfs, network.ual):
+            for name, parameter in part.named_parameters():
+                parameter.requires_grad_(not name.startswith(("told", "sharpen")))
+        calibration = StageTwo(network, prepared, settings, 7, torch.device("cpu")).calibration
+        before, records = copy.deepcopy(network.state_dict()), []
         fit_heads(network, calibration, settings.heads, records.append, lambda: {"figure": 1.0})
         held_out = calibration.draw_many(calibration.for_o2d2, HELD_OUT_DRAWS, Stream.HELD_OUT_PAIRS)
-        return records, held_out, network.requires_grad_(False)
+        return records, held_out, before, network.requires_grad_(False)
 
-    return {scale: run(scale) for scale in (1.0, 0.5)}
+    return {"plain": run(), "sharpened": run(sharpen=0.5), "faster": run(lr=0.03)}
 
 
 @pytest.mark.slow
 def test_the_best_epoch_is_kept(fitted):
     """By the loss on the other half of the authors; the start counts as well."""
-    records, held_out, network = fitted[1.0]
+    records, held_out, _, network = fitted["plain"]
     assert [(r["stage"], r["epoch"], r["figure"]) for r in records] == [("heads", n, 1.0) for n in (1, 2, 3)]
     loss = float(F.binary_cross_entropy(network.score(held_out.pair).ual, held_out.same))
     least = min(r["held_out_loss"] for r in records)
@@ -173,18 +252,31 @@ def test_the_best_epoch_is_kept(fitted):
 
 
 @pytest.mark.slow
-def test_logits_are_scaled_at_the_end(fitted):
-    (_, _, one), (_, _, other) = fitted[1.0], fitted[0.5]
-    for mine, theirs in zip(one.ual.logits.parameters(), other.ual.logits.parameters(), strict=True):
-        torch.testing.assert_close(0.5 * mine, theirs)
+def test_answers_are_sharpened_at_the_end_and_by_nothing_else(fitted):
+    """Logits times 1 + 0.5 s, where s is p(familiar) drawn towards 0 and 1."""
+    (_, held_out, _, one), (_, _, _, other) = fitted["plain"], fitted["sharpened"]
+    assert (one.ual.sharpen.item(), other.ual.sharpen.item()) == (0.0, 0.5)
     for name, tensor in one.state_dict().items():
-        if not name.startswith("ual.logits"):
+        if name != "ual.sharpen":
             assert torch.equal(tensor, other.state_dict()[name]), name
+    pair = held_out.pair
+    odds = (one.ual.familiar(pair) / (1 - one.ual.familiar(pair))) ** STEEPER
+    factor = 1 + 0.5 * odds / (1 + odds)
+    assert factor.min() < 1.1 < 1.4 < factor.max()
+    plain, sharp = (network.ual.confusion(pair)[:, :, 1].logit() for network in (one, other))
+    torch.testing.assert_close(sharp, plain * factor[..., None], atol=1e-3, rtol=1e-3)
 
 
 @pytest.mark.slow
-def test_the_encoder_is_left_alone(fitted, corpus):
-    _, _, network = fitted[1.0]
-    before = random_network(1, corpus.settings.model, vocabulary=corpus.prepared.vocabulary).state_dict()
-    moved = {n.partition(".")[0] for n, tensor in network.state_dict().items() if not torch.equal(tensor, before[n])}
+def test_only_scores_learn(fitted):
+    _, _, before, network = fitted["plain"]
+    after = network.state_dict()
+    moved = {name.partition(".")[0] for name, tensor in after.items() if not torch.equal(tensor, before[name])}
     assert moved == {"dml", "bfs", "ual"}
+
+
+@pytest.mark.slow
+def test_which_kinds_are_familiar_is_not_learnt_by_gradients(fitted):
+    """That would change what it means: answers only become bolder by it."""
+    one, other = (fitted[name][3].ual.kind.state_dict() for name in ("plain", "faster"))
+    assert all(torch.equal(one[name], other[name]) for name in one)

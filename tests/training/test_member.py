@@ -4,18 +4,31 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load as parse_safetensors
 
 from pan21av.errors import EnvironmentFault
-from pan21av.training.member import HISTORY, RESULT, STAGE_ONE, STAGE_TWO, VALIDATION_SCORES, MemberTask, train_member
+from pan21av.network.checkpoint import stack_members
+from pan21av.training.member import (
+    HISTORY,
+    RESULT,
+    STAGE_ONE,
+    STAGE_TWO,
+    VALIDATION_SCORES,
+    MemberTask,
+    full_model,
+    train_member,
+)
+from pan21av.training.prepared import CALIBRATE, TRAIN, Prepared
 from pan21av.training.stage1 import CHECKPOINT
 from pan21av.training.stage2 import StageTwo
 
 STAGES = ["contrastive"] * 2 + ["pairs"] * 2 + ["heads"] * 2 + ["o2d2"] * 3
 
 
-def task_in(folder, corpus) -> MemberTask:
-    return MemberTask(2, 5, corpus.prepared.folder, folder, corpus.settings, "cpu")
+def task_in(folder, corpus, sources=(0, 1), **changes) -> MemberTask:
+    settings = corpus.settings.updated({"calibration": {"cohort": 6}}).updated(changes)
+    return MemberTask(2, 5, corpus.prepared.folder, folder, settings, "cpu", sources)
 
 
 def stages(task) -> list[str]:
@@ -23,7 +36,7 @@ def stages(task) -> list[str]:
 
 
 def test_a_node_without_the_work_folder_says_so(corpus, tmp_path):
-    task = MemberTask(1, 5, tmp_path / "nowhere", tmp_path / "member", corpus.settings, "cpu")
+    task = MemberTask(1, 5, tmp_path / "nowhere", tmp_path / "member", corpus.settings, "cpu", (0, 1))
     with pytest.raises(EnvironmentFault, match=r"does not see .*nowhere: --work must be on a file system that all"):
         train_member(task)
     assert not task.folder.exists()
@@ -65,14 +78,15 @@ def test_what_a_member_leaves(corpus, unbroken):
         {name.partition(".")[0] for name in parse_safetensors((unbroken.folder / file).read_bytes())}
         for file in (STAGE_ONE, STAGE_TWO)
     )
-    assert one == {"encoder", "metric", "lda"}
-    assert two == {"dml", "bfs", "ual", "o2d2"}
+    assert one == {"encoder", "metric", "ngrams"}
+    assert two == {"dml", "bfs", "ual", "o2d2", "cohort", "part_scale"}
     scores, count = np.load(unbroken.folder / VALIDATION_SCORES), len(corpus.prepared.validation)
     assert {scores[name].shape for name in scores.files} == {(count,)}
-    assert {"dml", "bfs", "ual", "o2d2", "distance", "ual@2000", "o2d2@10000"} <= set(scores.files)
+    assert {"dml", "bfs", "ual", "o2d2", "distance", "ual@2000", "o2d2@10000", "ual+30"} <= set(scores.files)
     # Cutting texts to more characters than they have changes nothing.
     np.testing.assert_allclose(scores["ual@10000"], scores["ual"], atol=1e-6)
     assert unbroken.result["seed"] == 5
+    assert unbroken.result["sources"] == ["a", "b"]
     answers = np.where(scores["o2d2"] >= 0.5, 0.5, scores["ual"])
     assert unbroken.result["validation"]["o2d2"]["non_responses"] == pytest.approx(np.mean(answers == 0.5))
 
@@ -90,3 +104,75 @@ def test_broken_off_in_stage_two(unbroken, resumed):
 def test_broken_off_in_stage_two_it_remembers_stage_one(resumed):
     """Or the picture of the training has holes, or is missing altogether."""
     assert stages(resumed) == STAGES
+
+
+@pytest.mark.slow
+def test_its_files_are_a_member_that_can_be_loaded(corpus, unbroken):
+    """Both files together have every tensor, in the shapes of the model that is shipped."""
+    state = {}
+    for file in (STAGE_ONE, STAGE_TWO):
+        state |= {
+            name: tensor.float() if tensor.is_floating_point() else tensor
+            for name, tensor in parse_safetensors((unbroken.folder / file).read_bytes()).items()
+        }
+    model = full_model(unbroken.settings, corpus.prepared)
+    assert (model.cohort, model.ngram_dim) == (6, 4)
+    network = stack_members(model, corpus.prepared.vocabulary, [state])
+    assert torch.equal(network.ngrams.index[0], network.ngrams.index[0].sort().values)
+    assert network.ngrams.index.max() < len(corpus.prepared.vocabulary.ngrams)
+    assert network.ngrams.weight.any()
+    assert network.cohort.texts.any()
+
+
+@pytest.mark.slow
+def test_a_member_without_an_encoder(corpus, tmp_path):
+    """Nothing is left to train by gradients in stage one."""
+    task = task_in(tmp_path, corpus, model={"encoder_dim": 0})
+    train_member(task)
+    assert stages(task) == ["heads"] * 2 + ["o2d2"] * 3
+    names = {
+        file: {name.partition(".")[0] for name in parse_safetensors((task.folder / file).read_bytes())}
+        for file in (STAGE_ONE, STAGE_TWO)
+    }
+    assert names == {STAGE_ONE: {"ngrams"}, STAGE_TWO: {"dml", "bfs", "ual", "o2d2", "cohort"}}
+    assert task.result["validation"]["dml"]["auc"] > 0.6  # habits show in n-grams at once
+
+
+@pytest.mark.slow
+def test_a_member_of_some_sources(corpus, tmp_path, monkeypatch):
+    """It trains on texts of those alone, and is judged by all."""
+    read, real = set(), Prepared.tokens_of
+    monkeypatch.setattr(Prepared, "tokens_of", lambda self, span: (read.add(span.document), real(self, span))[1])
+    task = task_in(tmp_path, corpus, sources=(1,), contrastive={"epochs": 1}, pairs={"epochs": 0})
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(StageTwo, "__init__", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train_member(task)
+    prepared = corpus.prepared
+    training = {int(d) for d in prepared.documents(TRAIN) if prepared.catalogue.source[d] == 1}
+    development = set(prepared.development.flatten().tolist())  # looked at, not learnt from
+    assert training & read
+    assert read <= training | development
+    monkeypatch.undo()
+    train_member(task)
+    assert task.result["sources"] == ["b"]
+    assert len(np.load(task.folder / VALIDATION_SCORES)["ual"]) == len(prepared.validation)
+
+
+def test_what_is_shipped_follows_from_the_corpus(corpus):
+    """Fewer n-grams and texts than the settings ask for, where the corpus has no more."""
+    settings = corpus.settings.updated(
+        {"calibration": {"cohort": 1_000}, "model": {"ngram_dim": 3_000}, "ngrams": {"words": 5_000, "letters": 3}}
+    )
+    prepared = corpus.prepared
+    model, pool = full_model(settings, prepared), prepared.vocabulary.ngrams
+    views = {view: where.stop - where.start for view, where in pool.views.items()}
+    drawn = {"pairs": 30, "triples": 20, "letters": 3}
+    assert model.ngram_features == sum({**views, **drawn}.values())
+    assert model.ngram_dim == model.ngram_features
+    assert model.cohort == len(np.unique(prepared.catalogue.author[prepared.documents(CALIBRATE)]))
+    plain = full_model(corpus.settings.updated({"model": {"ngram_dim": 0}}), prepared)
+    assert (plain.ngram_features, plain.ngram_dim) == (0, 0)

@@ -2,12 +2,15 @@
 
 import json
 import shutil
+from collections import Counter
+from dataclasses import replace
 
 import generated_corpus
 import numpy as np
 import pytest
 
 from pan21av.data.tokeniser import DEFAULT, find_tokeniser
+from pan21av.data.vocabulary import PAD, UNKNOWN, Vocabulary
 from pan21av.errors import InputError
 from pan21av.training import prepare as prepare_module
 from pan21av.training.prepare import prepare
@@ -59,7 +62,7 @@ def test_catalogue_and_splits(corpus):
 
 def test_batches_hold_the_documents_asked_for(corpus):
     made = corpus.prepared
-    batch = made.batch([Span(3, 10, 40), Span(7, 0, 10_000)])
+    batch = made.batch([Span(3, 10, 40), Span(7, 0, 10_000)], made.model)
     read = batch.words[batch.windows.ids.long()].numpy()
     start = made.offsets[3] + 10
     np.testing.assert_array_equal(read[:40], made.type_words[made.tokens[start : start + 40]])
@@ -69,19 +72,101 @@ def test_batches_hold_the_documents_asked_for(corpus):
     assert batch.tokens.tolist() == [40, made.tokens_read()[7]]
 
 
-def test_frequencies_are_of_the_tokens_that_are_read(corpus):
-    """A document beyond the limit counts as far as it is read, in preparation as in a batch."""
+def test_a_span_ends_with_its_document_or_with_what_is_read(corpus):
     made, limit = corpus.prepared, corpus.prepared.model.max_tokens
     lengths = np.diff(made.offsets)
     assert lengths.min() < limit < lengths.max(), "the corpus has both kinds"
+    short, long = int(lengths.argmin()), int(lengths.argmax())
+
+    def expected(document, first, last):
+        return made.tokens[made.offsets[document] : made.offsets[document + 1]][first:last]
+
+    for span, last in (
+        (Span(short, 0, 10_000), lengths[short]),
+        (Span(short, 7, 5), 12),
+        (Span(short, lengths[short] - 3, 50), lengths[short]),
+        (Span(long, 0, 10_000), limit),
+        (Span(long, 2, 10_000), min(2 + limit, lengths[long])),
+        (Span(long, lengths[long] - 4, 10_000), lengths[long]),
+    ):
+        np.testing.assert_array_equal(made.tokens_of(span), expected(span.document, span.first, last))
     np.testing.assert_array_equal(made.tokens_read(), [min(int(n), limit) for n in lengths])
-    numbers = [int(lengths.argmin()), int(lengths.argmax()), 5]
-    batch = made.batch([Span(number, 0, limit) for number in numbers])
-    np.testing.assert_array_equal(batch.frequencies, made.frequencies[numbers])
-    whole = made.batch([Span(number, 0, 10_000) for number in numbers])
-    np.testing.assert_array_equal(whole.frequencies, batch.frequencies)
-    assert whole.tokens.tolist() == batch.tokens.tolist() == made.tokens_read()[numbers].tolist()
-    assert made.batch([Span(5, 0, limit)], frequencies=False).frequencies is None
+
+
+def test_ngrams_are_of_the_tokens_that_are_read(corpus):
+    """A document beyond the limit counts as far as it is read, a crop by itself; by the plain rules of data/ngrams."""
+    made, limit = corpus.prepared, corpus.prepared.model.max_tokens
+    lengths = np.diff(made.offsets)
+    spans = [Span(int(lengths.argmin()), 0, limit), Span(int(lengths.argmax()), 0, 10_000), Span(5, 11, 40)]
+    batch = made.batch(spans, made.model)
+    tokeniser, pool = find_tokeniser(DEFAULT), made.vocabulary.ngrams
+    assert batch.ngrams.shape == (3, len(pool))
+    for row, tokens, span in zip(batch.ngrams.numpy(), batch.tokens.tolist(), spans, strict=True):
+        read = tokeniser.tokenise(corpus.documents[span.document]["text"])[span.first :][: min(span.tokens, limit)]
+        assert tokens == len(read)
+        np.testing.assert_allclose(row, pool.count(read), atol=1e-7)
+        assert row.any()
+    assert made.batch(spans, replace(made.model, ngram_dim=0)).ngrams is None
+
+
+def test_types_are_written_as_they_are(corpus):
+    made = corpus.prepared
+    tokens = find_tokeniser(DEFAULT).tokenise(corpus.documents[17]["text"])
+    assert [made.types[t] for t in made.tokens[made.offsets[17] : made.offsets[18]]] == tokens
+    assert len(made.types) == len(set(made.types)) == len(made.type_words)
+
+
+def test_what_a_member_of_some_sources_sees(corpus):
+    """Training documents of the others are left out; what it is judged by is not."""
+    made = corpus.prepared
+    mine = made.for_sources([1])
+    assert mine.known.tolist() == [False, True]
+    assert made.known.tolist() == [True, True]
+    source = made.catalogue.source
+    np.testing.assert_array_equal(mine.documents(TRAIN), [d for d in made.documents(TRAIN) if source[d] == 1])
+    for split in (CALIBRATE, VALIDATE):
+        np.testing.assert_array_equal(mine.documents(split), made.documents(split))
+    np.testing.assert_array_equal(mine.full_split, made.split)
+    everything = made.for_sources((0, 1))
+    np.testing.assert_array_equal(everything.split, made.split)
+    assert everything.known.all()
+
+
+# ---- the vocabulary ----
+
+
+def test_nothing_is_known_of_documents_that_a_member_is_judged_by(corpus, in_place, tmp_path):
+    """Every document has a word and a character of its own: the vocabulary has those of the training texts alone, and
+    so have the n-grams."""
+    docs = generated_corpus.documents(40, each=4, topics=8, sentences=12)
+    own = [chr(0x4E00 + number) for number in range(len(docs))]
+    for document, char in zip(docs, own, strict=True):
+        document["text"] += f" {char} {char} {char}"
+    generated_corpus.write(tmp_path / "documents.jsonl", docs)
+    settings = corpus.settings.updated({"data": {"words": 5000, "chars": 5000}})
+    made = prepare([tmp_path / "documents.jsonl"], tmp_path / "out", settings, workers=1)
+    training = {own[number] for number in made.documents(TRAIN)}
+    assert 0 < len(training) < len(own)
+    vocabulary = made.vocabulary
+    for known in (vocabulary.words, vocabulary.chars, vocabulary.ngrams.words):
+        assert set(known) & set(own) == training
+    grams = {gram for gram in vocabulary.ngrams.letters if set(gram) & set(own)}
+    assert grams == {gram for char in training for gram in (f"_{char}", f"{char}_", f"_{char}_")}
+    # They are read as unknown, not left out.
+    ours = int(made.documents(VALIDATE)[0])
+    types = made.tokens[made.offsets[ours] : made.offsets[ours + 1]][-3:]
+    assert [made.types[t] for t in types] == [own[ours]] * 3
+    assert made.type_words[types].tolist() == [UNKNOWN] * 3
+
+
+def test_words_are_the_commonest_of_the_training_texts(corpus):
+    made, tokeniser = corpus.prepared, find_tokeniser(DEFAULT)
+    counts = Counter()
+    for number in made.documents(TRAIN):
+        counts.update(token.lower() for token in tokeniser.tokenise(corpus.documents[number]["text"]))
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    assert len(ranked) > 200
+    assert list(made.vocabulary.words) == ranked[:200]
 
 
 # ---- reuse ----
@@ -96,7 +181,13 @@ def test_prepared_once(corpus, in_place, tmp_path):
     one = prepare([corpus.file], tmp_path / "out", corpus.settings, workers=1)
     before = files_of(tmp_path / "out")
     reused = corpus.settings.updated(
-        {"heads": {"lr": 0.5}, "pairs": {"epochs": 9}, "data": {"development_pairs": 3}, "model": {"lev_dim": 10}}
+        {
+            "heads": {"lr": 0.5},
+            "pairs": {"epochs": 9},
+            "data": {"development_pairs": 3, "source_share": 0.5},
+            "model": {"encoder_dim": 10, "ngram_dim": 7, "max_windows": 10},
+            "ngrams": {"words": 11, "letters": 13},
+        }
     )
     for settings in (corpus.settings, reused):
         again = prepare([corpus.file], tmp_path / "out", settings, workers=1)
@@ -114,8 +205,9 @@ def test_prepared_once(corpus, in_place, tmp_path):
         ("data", {"train_share": 0.5}),
         ("data", {"min_tokens": 120}),
         ("model", {"chars_per_token": 9}),
-        ("model", {"max_windows": 10}),  # frequencies are of what is read
-        ("model", {"lda_words": 5}),
+        ("model", {"ngram_dim": 0}),  # then there is no pool
+        ("ngrams", {"anchors": 5}),
+        ("ngrams", {"pool_letters": 50}),
         ("seed", 2),
         ("vectors", None),
         ("file", None),
@@ -128,7 +220,7 @@ def test_prepared_anew(corpus, in_place, tmp_path, section, change):
     file.write_bytes(b"".join(lines[8:] if section == "file" else lines))
     shutil.copytree(corpus.prepared.folder, tmp_path / "out")
     before = files_of(tmp_path / "out")
-    settings = corpus.settings.updated({section: change}) if section in ("data", "model") else corpus.settings
+    settings = corpus.settings.updated({section: change}) if section in ("data", "model", "ngrams") else corpus.settings
     vectors, seed = None if section == "vectors" else corpus.vectors, change if section == "seed" else 1
     made = prepare([file], tmp_path / "out", settings, vectors=vectors, seed=seed, workers=1)
     assert made.fingerprint != corpus.prepared.fingerprint
@@ -149,7 +241,7 @@ def test_worker_processes_make_no_difference(corpus, in_place, tmp_path):
     """`corpus` was tokenised by a process of its own, this one is not."""
     made = prepare([corpus.file], tmp_path / "out", corpus.settings, vectors=corpus.vectors, workers=1)
     assert made.fingerprint == corpus.prepared.fingerprint
-    for file in ("tokens.i32", "vocab.json", "type_words.npy", "type_chars.npy", "frequencies.npy", "manifest.json"):
+    for file in ("tokens.i32", "vocab.json", "type_words.npy", "type_chars.npy", "types.txt", "manifest.json"):
         assert (made.folder / file).read_bytes() == (corpus.prepared.folder / file).read_bytes(), file
     assert isinstance(made, Prepared)
 
@@ -200,6 +292,24 @@ def test_word_vectors_of_a_word_that_comes_twice_and_faults(corpus, tmp_path):
         path.write_text(content)
         with pytest.raises(InputError, match=message):
             read_vectors(path, vocabulary, 2)
+
+
+def test_a_cased_word_begins_with_its_lower_cases_vector(tmp_path):
+    """If it has none of its own, wherever in the file that comes; one of its own is never overwritten."""
+    path = tmp_path / "vectors.txt"
+    vocabulary = Vocabulary(("the", "The", "THE", "Paris", "us", "US", "none"), (), lowercase=False)
+    lines = ["THE 3 -3", "the 1 -1", "paris 2 -2", "US 5 -5", "us 4 -4", "Us 9 -9", "unheard 8 -8"]
+    expected = {"the": 1, "The": 1, "THE": 3, "Paris": 2, "us": 4, "US": 5}
+    for order in (lines, lines[::-1]):
+        path.write_text("\n".join(order) + "\n")
+        table, known = read_vectors(path, vocabulary, 2)
+        assert known == len(expected)
+        unit = table[vocabulary.word_id("the")]
+        assert unit[0] == -unit[1] > 0
+        for word, factor in expected.items():
+            np.testing.assert_allclose(table[vocabulary.word_id(word)], factor * unit, rtol=1e-6, err_msg=word)
+        for row in (PAD, UNKNOWN, vocabulary.word_id("none")):
+            assert np.isnan(table[row]).all()
 
 
 def test_manifest_says_what_was_found(corpus):

@@ -38,7 +38,7 @@ def ensemble(tmp_path) -> Path:
 
 def tasks(tmp_path, settings=SETTINGS, seeds=SEEDS):
     return [
-        MemberTask(n, seed, tmp_path / "prepared", tmp_path / "work" / f"member-{n:02d}", settings, "cpu")
+        MemberTask(n, seed, tmp_path / "prepared", tmp_path / "work" / f"member-{n:02d}", settings, "cpu", (0,))
         for n, seed in enumerate(seeds, 1)
     ]
 
@@ -73,7 +73,10 @@ def test_stage_one_under_other_settings_of_stage_two(ensemble, tmp_path):
         {"seed": 2},
         {"corpus": "other"},
         {"settings": small("pairs.lr=0.5")},
-        {"settings": small("model.lev_dim=11")},
+        {"settings": small("model.encoder_dim=11")},
+        {"settings": small("model.ngram_dim=5")},
+        {"settings": small("ngrams.words=30")},
+        {"settings": small("data.source_share=0.5")},
     ],
 )
 def test_what_would_come_out_otherwise_is_not_taken(ensemble, tmp_path, changes):
@@ -84,7 +87,7 @@ def test_what_would_come_out_otherwise_is_not_taken(ensemble, tmp_path, changes)
 
 def test_scores_of_stage_one_are_no_scores_of_stage_two(ensemble, tmp_path):
     """With heads.epochs 0 the scores are stage one's own and lie in its file: such files are not exchanged."""
-    settings = small("heads.epochs=0")
+    settings = small("heads.epochs=0", "calibration.cohort=0")
     assert fitted(SETTINGS) == FITTED
     assert fitted(settings) == ("o2d2.",)
     assert settings.stage_one == SETTINGS.stage_one

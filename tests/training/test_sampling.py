@@ -14,6 +14,7 @@ from pan21av.training.sampling import (
     Drawing,
     draw_pairs,
     fixed_pairs,
+    per_source,
     split_documents,
 )
 
@@ -79,6 +80,21 @@ def test_all_kinds_appear_in_their_shares(sources):
     kinds = catalogue.count_kinds(pairs)
     assert all(kinds[kind] > 20 for kind in PAIR_KINDS), kinds
     assert kinds["SA_DF"] > kinds["SA_SF"]
+
+
+@given(catalogues(), st.integers(0, 30), st.integers(0, 1000))
+def test_at_most_so_many_pairs_of_a_source(catalogue, limit, seed):
+    """The first of them, in the order in which they were drawn; 0 is no limit."""
+    pairs = draw_pairs(catalogue, np.arange(len(catalogue.author)), FOR_TRAINING, np.random.default_rng(seed))
+    kept, expected = per_source(catalogue, pairs, limit), []
+    counts = dict.fromkeys(range(3), 0)
+    for pair in pairs.tolist():
+        source = int(catalogue.source[pair[0]])
+        counts[source] += 1
+        if not limit or counts[source] <= limit:
+            expected.append(pair)
+    assert kept.tolist() == expected
+    assert kept.shape == (len(expected), 2)
 
 
 def test_epochs_differ():

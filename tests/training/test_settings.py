@@ -20,11 +20,11 @@ from pan21av.training.settings import (
 
 def test_a_preset_then_a_file_then_assignments(tmp_path):
     path = tmp_path / "settings.toml"
-    path.write_text("[pairs]\nlr = 0.001\nepochs = 9\n[model]\nlev_dim = 20\n[data]\nsplit = 'authors'\n")
+    path.write_text("[pairs]\nlr = 0.001\nepochs = 9\n[model]\nencoder_dim = 20\n[data]\nsplit = 'authors'\n")
     settings = load_settings("paper", path, ["pairs.epochs=3", "data.split=topics", "pairs.clip=2"])
     assert (settings.pairs.lr, settings.pairs.epochs, settings.pairs.clip) == (0.001, 3, 2.0)
     assert type(settings.pairs.clip) is float  # where the file or the command has an integer
-    assert (settings.model.lev_dim, settings.data.split) == (20, "topics")
+    assert (settings.model.encoder_dim, settings.data.split) == (20, "topics")
     untouched = replace(settings, pairs=PRESETS["paper"].pairs, model=ModelConfig(), data=DataSettings())
     assert untouched == PRESETS["paper"]
 
@@ -35,7 +35,7 @@ def test_round_trip(preset):
     values = settings.to_dict()
     assert Settings.from_dict(values) == settings
     assert list(values) == [
-        "model", "data", "dropout", "contrastive", "pairs", "calibration", "heads", "abstention",
+        "model", "data", "dropout", "contrastive", "pairs", "ngrams", "calibration", "heads", "abstention",
     ]  # fmt: skip
     assert values["dropout"]["words"] == 0.25
 
@@ -46,9 +46,15 @@ def test_presets():
     assert (paper.model.word_dim, compact.model.word_dim) == (300, 100)
     # The paper trains on pairs and keeps the scores of stage one; the compact one contrasts and fits them anew.
     assert (paper.contrastive.epochs, paper.pairs.epochs, paper.heads.epochs) == (0, 35, 0)
-    assert compact.contrastive.epochs > 0 == compact.pairs.epochs
+    assert compact.contrastive.epochs > 0
     assert compact.heads.epochs > 0
-    assert (paper.stage_one_epochs, compact.stage_one_epochs) == (35, compact.contrastive.epochs)
+    assert paper.stage_one_epochs == 35
+    assert compact.stage_one_epochs == compact.contrastive.epochs + compact.pairs.epochs
+    # The paper's member is an encoder; the light one has none, and is compact otherwise.
+    assert (paper.model.ngram_dim, paper.calibration.cohort) == (0, 0)
+    light = load_settings("light")
+    assert light == compact.updated({"model": {"encoder_dim": 0}})
+    assert light.stage_one_epochs == 0
 
 
 @pytest.mark.parametrize(
@@ -69,9 +75,13 @@ def test_presets():
         ("data.split=3", r"data\.split must be str, not 3"),
         ("data.words=0", r"data\.words must be at least 1"),
         ("heads.batch=-5", r"heads\.batch must be at least 1"),
-        ("model.lev_dim=0", r"model\.lev_dim must be a number from 1 to 4096, not 0"),
+        ("model.encoder_dim=-1", r"model\.encoder_dim must be a number from 0 to 4096, not -1"),
+        ("model.bfs_dim=0", r"model\.bfs_dim must be a number from 1 to 4096, not 0"),
         ("model.variant=other", "unknown model variant 'other'"),
         ("model.cohort=5", r"model\.cohort follows from the corpus; set calibration\.cohort"),
+        ("model.ngram_features=5", r"model\.ngram_features follows from the corpus; see \[ngrams\]"),
+        ("data.source_share=0.0", r"data\.source_share must be above 0 and at most 1"),
+        ("data.source_share=1.01", r"data\.source_share must be above 0 and at most 1"),
         ("contrastive.max_windows=2", r"contrastive\.min_windows must not exceed contrastive\.max_windows"),
         ("pairs.min_windows=400", r"pairs\.min_windows must not exceed pairs\.max_windows"),
     ],
@@ -107,9 +117,30 @@ def test_one_assignment_may_need_another():
         assert load_settings("compact", None, assignments) == load_settings("compact", None, assignments[::-1])
 
 
-def test_a_cohort_needs_scores_that_begin_anew():
-    with pytest.raises(ValueError, match=r"calibration\.cohort needs heads\.epochs"):
-        Settings(calibration=CalibrationSettings(cohort=5))
+def test_a_member_must_read_something():
+    with pytest.raises(InputError, match=r"model\.encoder_dim and model\.ngram_dim must not both be 0"):
+        load_settings("compact", None, ["model.encoder_dim=0", "model.ngram_dim=0"])
+
+
+def test_ngrams_need_scores_that_begin_anew():
+    """Stage one trains those of the encoder alone, so without an encoder there are none either."""
+    for model in (ModelConfig(ngram_dim=4), ModelConfig(ngram_dim=4, encoder_dim=0)):
+        with pytest.raises(ValueError, match=r"model\.ngram_dim needs heads\.epochs"):
+            Settings(model=model)
+        anew = Settings(model=model, heads=HeadSettings(epochs=1), calibration=CalibrationSettings(cohort=5))
+        assert anew.model == model
+
+
+def test_without_an_encoder_stage_one_has_no_epochs():
+    settings = load_settings("compact", None, ["model.encoder_dim=0", "model.ngram_dim=4", "pairs.epochs=3"])
+    assert settings.stage_one_epochs == 0
+    assert settings.epochs == settings.heads.epochs + settings.abstention.epochs
+
+
+def test_a_cohort_and_scores_that_begin_anew_go_together():
+    for changes in ({"calibration": CalibrationSettings(cohort=5)}, {"heads": HeadSettings(epochs=1)}):
+        with pytest.raises(ValueError, match=r"calibration\.cohort and heads\.epochs go together"):
+            Settings(**changes)
     assert Settings(calibration=CalibrationSettings(cohort=5), heads=HeadSettings(epochs=1)).calibration.cohort == 5
 
 
@@ -119,11 +150,13 @@ def test_a_cohort_needs_scores_that_begin_anew():
         ("calibration.cohort=7", True),
         ("heads.lr=0.5", True),
         ("abstention.epochs=1", True),
-        ("model.lev_dim=30", False),
+        ("model.encoder_dim=30", False),
         ("data.words=100", False),
         ("dropout.lstm=0.5", False),
         ("contrastive.lr=0.5", False),
         ("pairs.epochs=1", False),
+        ("ngrams.letters=9", False),
+        ("calibration.per_source=9", True),
     ],
 )
 def test_what_stage_one_depends_on(assignment, equal):

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 from support import TINY_FULL, random_network
+from torch import nn
 
 from pan21av.data.tokeniser import DEFAULT
 from pan21av.metrics import pan_metrics
 from pan21av.network import kernel, recurrent
 from pan21av.network.checkpoint import member_files, save_ensemble
 from pan21av.training import stage1
-from pan21av.training.prepared import Span
+from pan21av.training.prepared import TRAIN, VALIDATE, Span
 from pan21av.training.stage1 import CHECKPOINT, CONTRASTIVE, PAIRS, StageOne, embed_spans
 from pan21av.verifier import Verifier
 
@@ -80,14 +81,14 @@ def test_it_ends_at_its_best_epoch(corpus, unbroken):
     pairs, count = prepared.development, len(prepared.development)
     spans = [Span(int(d), 0, prepared.model.max_tokens) for d in pairs.T.flatten()]
     with torch.no_grad():
-        p = network.score(embed_spans(network, prepared, spans, CPU).pair(slice(0, count), slice(count, None))).ual[0]
+        p = network.score(embed_spans(network, prepared, spans).pair(slice(0, count), slice(count, None))).ual[0]
     overall = pan_metrics(prepared.catalogue.same_author(pairs), p.double().numpy())["overall"]
     assert overall == pytest.approx(max(r["overall"] for r in records if "overall" in r), abs=1e-4)
     assert not network.training
 
 
 def test_what_it_trains(corpus, unbroken):
-    """All but O2D2 and the fitted LDA; words of which there were vectors begin there."""
+    """The encoder alone, with all scores but O2D2; words of which there were vectors begin there."""
     start = StageOne(corpus.prepared, corpus.settings, 5, CPU).state.network
     prepared = corpus.prepared
     row = prepared.vocabulary.word_id("the")
@@ -96,7 +97,84 @@ def test_what_it_trains(corpus, unbroken):
     groups = {True: set(), False: set()}
     for name, tensor in start.state_dict().items():
         groups[torch.equal(tensor, after[name])].add(name.partition(".")[0])
-    assert groups == {False: {"encoder", "metric", "dml", "bfs", "ual"}, True: {"o2d2", "lda"}}
+    assert groups == {False: {"encoder", "metric", "dml", "bfs", "ual"}, True: {"o2d2"}}
+    assert start.config.lev_parts == (corpus.settings.model.encoder_dim,)
+    assert start.ngrams is start.cohort is start.part_scale is None
+
+
+# ---- standardised document vectors ----
+
+
+def standardised(network, norm, prepared):
+    """A batch-norm with the statistics that it should end with, of whole training texts: the mean of the means of
+    sources, the mean of their variances."""
+    documents, source = prepared.documents(TRAIN), prepared.catalogue.source
+    by_source = []
+    for number in np.unique(source[documents]):
+        spans = [Span(int(d), 0, prepared.model.max_tokens) for d in documents if source[d] == number]
+        with torch.no_grad():
+            by_source.append(network.encode(prepared.batch(spans, network.config))[0].double())
+    made = nn.BatchNorm1d(norm.num_features, eps=norm.eps, affine=False).double().eval()
+    made.running_mean.copy_(torch.stack([vectors.mean(0) for vectors in by_source]).mean(0))
+    made.running_var.copy_(torch.stack([vectors.var(0, unbiased=False) for vectors in by_source]).mean(0))
+    return made
+
+
+def test_what_is_shipped_does_what_the_norm_did(corpus, tmp_path):
+    """The metric layer of a copy standardises as well; training goes on with the network as it was."""
+    one = StageOne(corpus.prepared, corpus.settings, 5, CPU)
+    one.run(tmp_path, lambda record: None)
+    state, prepared = one.state, corpus.prepared
+    assert isinstance(state.norm, nn.BatchNorm1d)
+    before = {name: tensor.clone() for name, tensor in state.network.state_dict().items()}
+    shipped = one._as_shipped()
+    for name, tensor in state.network.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+    changed = {n for n, tensor in shipped.state_dict().items() if not torch.equal(tensor, before[n])}
+    assert changed == {"metric.weight", "metric.bias"}
+    batch = prepared.batch([Span(int(d), 0, 100) for d in prepared.documents(VALIDATE)[:20]], shipped.config)
+    network, norm = state.network.eval(), standardised(state.network.eval(), state.norm, prepared)
+    with torch.no_grad():
+        vectors = norm(network.encode(batch)[0].double())[None]
+        expected = torch.tanh(vectors @ network.metric.weight.double() + network.metric.bias.double()[:, None])
+        torch.testing.assert_close(shipped.project(batch).double(), expected, atol=1e-4, rtol=1e-3)
+        bare = network.project(batch)
+    assert (bare - expected).abs().max() > 0.05, "standardising makes no difference here"
+
+
+def test_the_norm_is_kept_through_pair_training(corpus, tmp_path, monkeypatch):
+    """Without it, pairs undo what contrast has learnt. What each epoch is judged by is the copy, not the network."""
+    norms, judged = [], []
+    for name in ("contrastive_epoch", "pair_epoch"):
+        real = getattr(stage1, name)
+        monkeypatch.setattr(stage1, name, lambda *args, real=real: (norms.append(args[1]), real(*args))[1])
+    real_develop = StageOne._develop
+    monkeypatch.setattr(
+        StageOne, "_develop", lambda self, network: (judged.append(network), real_develop(self, network))[1]
+    )
+    one = StageOne(corpus.prepared, corpus.settings, 5, CPU)
+    records = []
+    one.run(tmp_path, records.append)
+    assert norms == [one.state.norm] * 4
+    steps = 2 * corpus.settings.contrastive.steps
+    steps += sum(-(-record["pairs"] // corpus.settings.pairs.batch) for record in records[2:])
+    assert int(one.state.norm.num_batches_tracked) == steps
+    assert len(judged) == 3  # after the last epoch of contrast, and of pairs after each
+    assert one.state.network not in judged
+    best = max(range(1, 3), key=lambda n: records[n + 1]["overall"])
+    for name, tensor in one.state.network.state_dict().items():
+        assert torch.equal(tensor, judged[best].state_dict()[name]), name
+
+
+def test_without_contrast_there_is_no_norm(corpus, tmp_path):
+    """As in the paper: the network is shipped as it was trained."""
+    settings = corpus.settings.updated({"contrastive": {"epochs": 0}, "pairs": {"epochs": 1}})
+    one = StageOne(corpus.prepared, settings, 5, CPU)
+    network = one.run(tmp_path, lambda record: None)
+    assert isinstance(one.state.norm, nn.Identity)
+    shipped = one._as_shipped().state_dict()
+    for name, tensor in network.state_dict().items():
+        assert torch.equal(tensor, shipped[name]), name
 
 
 @pytest.mark.parametrize("implementation", ["kernel", "reference"])
@@ -115,13 +193,13 @@ def test_a_document_has_one_embedding(corpus, tmp_path, implementation):
     )  # fmt: skip
     with recurrent.only(implementation):
         spans = [Span(int(number), 0, prepared.model.max_tokens) for number in numbers]
-        trained = embed_spans(network, prepared, spans, CPU)
+        trained = embed_spans(network, prepared, spans)
         predicted = Verifier.load(tmp_path / "one", threads=2).embed([corpus.documents[n]["text"] for n in numbers])
     assert torch.equal(trained.tokens, predicted.tokens)
     assert trained.parts == predicted.parts
     assert int((trained.tokens == prepared.model.max_tokens).sum()) > 10
-    if implementation == "kernel":
-        assert torch.equal(trained.vectors, predicted.vectors)
-        assert torch.equal(trained.cohort_distance, predicted.cohort_distance)
-    torch.testing.assert_close(trained.vectors, predicted.vectors, atol=1e-5, rtol=0)
-    torch.testing.assert_close(trained.cohort_distance, predicted.cohort_distance, atol=1e-5, rtol=1e-4)
+    for name in ("vectors", "cohort", "norm"):
+        mine, theirs = getattr(trained, name), getattr(predicted, name)
+        if implementation == "kernel":
+            assert torch.equal(mine, theirs), name
+        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)

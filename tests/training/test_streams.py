@@ -40,7 +40,7 @@ def test_no_two_uses_share_their_numbers(draw):
 def test_the_same_use_has_the_same_numbers(draw):
     for use in USES[::37]:
         assert draw(*use) == draw(*use)
-    assert numpy_stream(1, Stream.LDA).random() == numpy_stream(1, Stream.LDA, 0).random()
+    assert numpy_stream(1, Stream.NGRAMS).random() == numpy_stream(1, Stream.NGRAMS, 0).random()
 
 
 def test_a_stream_does_not_begin_as_another_seeds_does():

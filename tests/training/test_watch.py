@@ -21,7 +21,7 @@ RECORDS = [
 @pytest.fixture
 def task(tmp_path) -> MemberTask:
     (tmp_path / "member-07").mkdir()
-    return MemberTask(7, 1, tmp_path, tmp_path / "member-07", small(), "cpu")
+    return MemberTask(7, 1, tmp_path, tmp_path / "member-07", small(), "cpu", (0,))
 
 
 def write(task, records, end=b"\n"):

@@ -1,0 +1,167 @@
+"""Counting n-grams fast: csrc/ngrams.c behind ctypes, or the plain rules of ngrams.py where it was not built."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, byref, c_int32, c_uint64, c_void_p
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+
+from .ngrams import BASIC, MAX_GAP, VIEWS, Pool, gap_bin, kind
+
+
+class _Table(Structure):
+    _fields_ = [("keys", c_void_p), ("values", c_void_p), ("mask", c_uint64)]
+
+
+class _Pool(Structure):
+    _fields_ = [
+        ("words", _Table), ("anchors", _Table), ("letters", _Table), ("kinds", c_void_p), ("n_anchors", c_int32)
+    ]  # fmt: skip
+
+
+class _Types(Structure):
+    _fields_ = [(name, c_void_p) for name in ("word", "symbol", "length", "mark", "first", "letters")]
+
+
+class _Grams(Structure):
+    _fields_ = [
+        ("pair", c_void_p), ("triples", _Table), ("offset", c_void_p), ("bins", c_void_p), ("symbols", c_int32),
+        ("max_gap", c_int32),
+    ]  # fmt: skip
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """None where it was not built."""
+    for path in sorted(Path(__file__).parent.glob("_ngrams*.so")):
+        try:
+            lib = ctypes.CDLL(str(path))
+        except OSError:  # built for another platform
+            continue
+        lib.pan_fill.argtypes = [c_int32, c_void_p, c_uint64, c_void_p, c_void_p]
+        lib.pan_spell.argtypes = [c_int32, c_void_p, c_void_p, c_void_p]
+        lib.pan_analyse.argtypes = [c_int32, *[c_void_p] * 4, POINTER(_Pool), POINTER(_Types)]
+        lib.pan_count.argtypes = [c_int32, c_void_p, POINTER(_Types), POINTER(_Grams), *[c_void_p] * 3]
+        for name in ("pan_fill", "pan_spell", "pan_analyse", "pan_count"):
+            getattr(lib, name).restype = None
+        return lib
+    return None
+
+
+class TypeTable:
+    """What there is to know of distinct tokens."""
+
+    def __init__(self, types: Sequence[str], arrays: dict[str, np.ndarray]) -> None:
+        self.types, self.arrays = types, arrays
+        self.seen = np.zeros(len(types), dtype=np.int32)  # scratch, zero between documents
+        self.pointers = _Types(**{name: array.ctypes.data for name, array in arrays.items()})
+
+
+class Counter:
+    """Counts the n-grams of a pool. `native` False takes the plain rules even where the fast ones are there."""
+
+    def __init__(self, pool: Pool, *, native: bool = True) -> None:
+        self.pool = pool
+        self.lib = library() if native else None
+        if self.lib is not None:
+            self._keep: list[np.ndarray] = []  # arrays whose memory the structures point to
+            self._set_up()
+
+    def analyse(self, types: Sequence[str]) -> TypeTable:
+        """Of distinct tokens, none empty."""
+        if self.lib is None:
+            return TypeTable(types, {})
+        n = len(types)
+        text, start = _code_points(types)
+        lower, low_start = _code_points([token.lower() for token in types])
+        arrays = {name: np.empty(n, dtype=np.int32) for name in ("word", "symbol", "length")}
+        arrays["mark"] = np.empty(n, dtype=np.uint8)
+        arrays["first"] = np.empty(n + 1, dtype=np.int64)
+        # A word of k letters between its bounds has k + 1 pairs, k triples and k - 1 quadruples, at most 3 k.
+        arrays["letters"] = np.empty(3 * len(lower) + 3, dtype=np.int32)
+        table = TypeTable(types, arrays)
+        self.lib.pan_analyse(
+            n, text.ctypes.data, start.ctypes.data, lower.ctypes.data, low_start.ctypes.data, byref(self._pool),
+            byref(table.pointers),
+        )  # fmt: skip
+        return table
+
+    def count(self, table: TypeTable, documents: Sequence[np.ndarray]) -> np.ndarray:
+        """Documents as ids (n) into the table's types -> relative frequencies (documents, features) float32."""
+        out = np.zeros((len(documents), len(self.pool)), dtype=np.float32)
+        for row, document in zip(out, documents, strict=True):
+            if self.lib is None:
+                row[:] = self.pool.count([table.types[i] for i in document])
+                continue
+            ids = np.ascontiguousarray(document, dtype=np.int32)
+            touched = np.empty(len(ids), dtype=np.int32)
+            self.lib.pan_count(
+                len(ids), ids.ctypes.data, byref(table.pointers), byref(self._grams), table.seen.ctypes.data,
+                touched.ctypes.data, row.ctypes.data,
+            )  # fmt: skip
+        return out
+
+    def _set_up(self) -> None:
+        pool = self.pool
+        kinds = self._kept(_kinds())
+        n = len(pool.symbols)
+        triples = np.array([_joined(pool, triple) for triple in pool.triples], dtype=np.uint64)
+        pair = self._kept(np.full(n * n, -1, dtype=np.int32))
+        pair[[_joined(pool, entry) for entry in pool.pairs]] = np.arange(len(pool.pairs))
+        offset = self._kept(np.array([*(pool.views[view].start for view in VIEWS), len(pool)], dtype=np.int32))
+        bins = self._kept(np.array([gap_bin(gap) for gap in range(MAX_GAP + 1)], dtype=np.uint8))
+        letters = np.array([_packed(gram) for gram in pool.letters], dtype=np.uint64)
+        self._pool = _Pool(
+            self._table(self._spelled(pool.words)), self._table(self._spelled(pool.anchors)), self._table(letters),
+            kinds.ctypes.data, len(pool.anchors),
+        )  # fmt: skip
+        self._grams = _Grams(pair.ctypes.data, self._table(triples), offset.ctypes.data, bins.ctypes.data, n, MAX_GAP)
+
+    def _kept(self, array: np.ndarray) -> np.ndarray:
+        self._keep.append(array)
+        return array
+
+    def _spelled(self, words: Sequence[str]) -> np.ndarray:
+        assert self.lib is not None
+        text, start = _code_points(words)
+        hashes = np.empty(len(words), dtype=np.uint64)
+        self.lib.pan_spell(len(words), text.ctypes.data, start.ctypes.data, hashes.ctypes.data)
+        return hashes
+
+    def _table(self, entries: np.ndarray) -> _Table:
+        assert self.lib is not None
+        slots = 1 << max(4, (2 * len(entries)).bit_length())  # at most half full
+        keys, values = np.zeros(slots, dtype=np.uint64), np.full(slots, -1, dtype=np.int32)
+        self.lib.pan_fill(len(entries), entries.ctypes.data, slots - 1, keys.ctypes.data, values.ctypes.data)
+        return _Table(self._kept(keys).ctypes.data, self._kept(values).ctypes.data, slots - 1)
+
+
+@cache
+def _kinds() -> np.ndarray:
+    return np.array([kind(chr(code)) for code in range(BASIC)], dtype=np.uint8)
+
+
+def _joined(pool: Pool, skeleton: str) -> int:
+    number = 0
+    for symbol in skeleton.split(" "):
+        number = number * len(pool.symbols) + pool.symbol_ids[symbol]
+    return number
+
+
+def _packed(gram: str) -> int:
+    number = 0
+    for char in gram:
+        number = number << 16 | ord(char)
+    return number
+
+
+def _code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """All characters together (n) uint32, and where each text begins (texts + 1)."""
+    joined = "".join(texts).encode("utf-32-le", "surrogatepass")
+    start = np.fromiter(accumulate(map(len, texts), initial=0), dtype=np.int64, count=len(texts) + 1)
+    return np.frombuffer(joined or b"\0\0\0\0", dtype=np.uint32), start

@@ -1,0 +1,50 @@
+"""The part of the LEV that comes from n-grams: classical stylometry beside the encoder.
+
+The paper's network reads style from scratch, which takes more texts and time than most people have. Frequencies of
+n-grams (data/ngrams.py) need neither: projected on the directions that tell authors apart (and topics and kinds of
+text not), they tell more than an encoder of some minutes. The paper has no such part (`ngram_dim` 0).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..config import ModelConfig
+
+PRIOR_TOKENS = 200  # a text counts as if that many tokens of average usage came with it
+MAX_DEVIATIONS = 4.0  # z-scores are clipped there
+
+
+def standardise(frequencies: Tensor, tokens: Tensor, background: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
+    """Frequencies (..., D, F) of texts of `tokens` (D) -> z-scores of their square roots; short texts stay near 0."""
+    weight = (tokens / (tokens + PRIOR_TOKENS))[:, None]
+    smoothed = weight * frequencies + (1 - weight) * background
+    return (smoothed.clamp_min(0).sqrt() - mean).mul(scale).clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS)
+
+
+class NgramPart(nn.Module):
+    """Frequencies of a pool to a vector. Set by training/fit_ngrams.py, not by gradients."""
+
+    def __init__(self, n_members: int, config: ModelConfig) -> None:
+        super().__init__()
+        features = config.ngram_features
+
+        def fixed(*shape: int, dtype: torch.dtype = torch.float32) -> nn.Parameter:
+            return nn.Parameter(torch.zeros(n_members, *shape, dtype=dtype), requires_grad=False)
+
+        self.index = fixed(features, dtype=torch.int32)  # which n-grams of the pool a member reads
+        # Frequencies that are usual, and where their square roots lie.
+        self.background, self.mean, self.scale = fixed(features), fixed(features), fixed(features)
+        self.weight = fixed(features, config.ngram_dim)
+
+    def forward(self, frequencies: Tensor, tokens: Tensor) -> Tensor:
+        """(D, pool), (D) -> (M, D, ngram_dim)"""
+        z = self.z_scores(frequencies, tokens)
+        return z @ self.weight.to(z.dtype)
+
+    def z_scores(self, frequencies: Tensor, tokens: Tensor) -> Tensor:
+        """(D, pool), (D) -> (M, D, F)"""
+        mine = torch.stack([frequencies[:, index.long()] for index in self.index])
+        background, mean, scale = (p[:, None] for p in (self.background, self.mean, self.scale))
+        return standardise(mine, tokens, background, mean, scale)
