@@ -208,8 +208,9 @@ def evaluate(as_json: bool, **options: Any) -> None:
 @click.option("--truth", type=click.Path(path_type=Path), help="PAN's truth.jsonl, if DATA is a pairs.jsonl.")
 @click.option("--vectors", type=click.Path(path_type=Path), help="Word vectors as text (GloVe, word2vec, fastText).")
 @click.option(
-    "--preset", type=click.Choice(["default", "compact", "paper"]), default="default", show_default=True,
-    help="The shipped ensemble's recipe; a small one for a CPU; the paper's.",
+    "--preset", type=click.Choice(["default", "light", "compact", "paper"]), default="default",
+    show_default=True,
+    help="The shipped ensemble's recipe; n-grams alone, in minutes; a small encoder and n-grams; the paper's.",
 )  # fmt: skip
 @click.option(
     "--config", type=click.Path(exists=True, path_type=Path), help="Settings as a TOML file, instead of the recipe."

@@ -140,7 +140,7 @@ def bootstrap_intervals(
     truth: np.ndarray, values: np.ndarray, samples: Iterable[np.ndarray]
 ) -> dict[str, tuple[float, float]]:
     """95 % intervals of PAN's measures; none without samples."""
-    drawn = [pan_metrics(truth[rows], values[rows]) for rows in samples]
+    drawn = [pan_metrics(truth[rows], values[rows]) for rows in samples if len(rows)]
     return {key: interval([figures[key] for figures in drawn]) for key in PAN_KEYS if drawn}
 
 

@@ -152,10 +152,11 @@ def cohort_documents(prepared: Prepared, limit: int) -> np.ndarray:
 
 
 def fewest_in_cohort(prepared: Prepared, source_share: float) -> int:
-    """Authors that the cohort of any member has, whatever sources it knows."""
+    """Authors that the cohort of any member has at least, whatever sources it knows. Who writes for several sources
+    counts in one of them."""
     documents = prepared.documents(CALIBRATE)
-    cells = np.unique(np.stack([prepared.catalogue.source, prepared.catalogue.author], 1)[documents], axis=0)
-    authors = np.bincount(cells[:, 0], minlength=len(prepared.sources))
+    _, first = np.unique(prepared.catalogue.author[documents], return_index=True)
+    authors = np.bincount(prepared.catalogue.source[documents[first]], minlength=len(prepared.sources))
     return int(np.sort(authors)[: n_known(len(prepared.sources), source_share)].sum())
 
 

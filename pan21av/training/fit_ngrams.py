@@ -45,6 +45,8 @@ def draw_features(pool: Pool, settings: NgramSettings, rng: np.random.Generator)
     chosen = []
     for view, count in _wanted(pool, settings).items():
         start, size = pool.views[view].start, pool.views[view].stop - pool.views[view].start
+        if not count:
+            continue
         weights = 1 / (RANK_OFFSET + np.arange(size))
         chosen.append(start + rng.choice(size, count, replace=False, p=weights / weights.sum()))
     return np.sort(np.concatenate(chosen))

@@ -90,7 +90,7 @@ def _shares(
 ) -> np.ndarray:
     """(sources, features): the share of a source's documents that have the feature."""
     found = [[np.unique(numbers(document)) for document in source] for source in sources]
-    size = size or 1 + max(int(f.max()) for source in found for f in source if len(f))
+    size = size or 1 + max((int(f.max()) for source in found for f in source if len(f)), default=-1)
     return np.stack([np.bincount(np.concatenate(source), minlength=size) / len(source) for source in found])
 
 

@@ -179,7 +179,9 @@ def test_ual_literally(told):
                 odds = odds + x @ ual.direct.weight[m].numpy()[:, 0] + float(ual.direct.bias[m, 0])
                 known = 1 / (1 + math.exp(-(x @ ual.kind.weight[m].numpy()[:, 0] + float(ual.kind.bias[m, 0]))))
                 assert float(familiar[m, n]) == pytest.approx(known, rel=1e-10)
-                odds = odds * (1 + float(ual.sharpen[m]) * known)
+                # Who is unsure to know the kind has odds of knowing it that count three times against sharpening.
+                surely = known**3 / (known**3 + (1 - known) ** 3)
+                odds = odds * (1 + float(ual.sharpen[m]) * surely)
             expected = 1 / (1 + np.exp(-odds))
             np.testing.assert_allclose(confusion[m, n, 1], expected, rtol=1e-8, atol=1e-12)
             np.testing.assert_allclose(confusion[m, n, 0], 1 - expected, rtol=1e-8, atol=1e-12)
@@ -191,12 +193,14 @@ def test_ual_literally(told):
 @pytest.mark.parametrize("told", [0, TOLD])
 def test_o2d2_literally(told):
     """[(y1 - y2)^2, (y1 + y2)^2, M], or [evidence, M, certainty] -> tanh 60 -> tanh 30 -> sigmoid; certainty counts
-    directly as well, and evidence says how much is asked of texts of that length."""
+    directly as well, evidence says how much is asked of texts of that length, and a strange kind of text adds to it as
+    much as a familiar one takes off."""
     o2d2 = spread(O2D2(2, 5, told))
     y1, y2 = vectors(2, 7, 5)
     evidence = some_evidence(7) if told else None
     confusion, p_ual = torch.rand(2, 7, 2, 2, dtype=torch.double), torch.rand(2, 7, dtype=torch.double)
-    found = o2d2(EmbeddingPair(y1, y2, evidence), confusion, p_ual)
+    familiar = torch.rand(2, 7, dtype=torch.double) if told else None
+    found = o2d2(EmbeddingPair(y1, y2, evidence), confusion, p_ual, familiar)
     for m in range(2):
         layers = [(layer.weight[m].numpy(), layer.bias[m].numpy()) for layer in o2d2.layers]
         assert [bias.shape for _, bias in layers] == [(60,), (30,), (1,)]
@@ -216,6 +220,7 @@ def test_o2d2_literally(told):
                 scant = float(evidence[m, n, SCANT])  # as it is, not standardised
                 logit += float(o2d2.direct[m, 0]) * certainty
                 logit -= constant + linear * scant + square * scant**2
+                logit += float(o2d2.strange[m, 0]) * (0.5 - float(familiar[m, n]))
             assert float(found[m, n]) == pytest.approx(1 / (1 + math.exp(-logit)), rel=1e-9)
 
 
@@ -224,11 +229,12 @@ def test_o2d2_is_as_certain_either_way():
     o2d2 = spread(O2D2(2, 5, TOLD))
     pair, confusion = EmbeddingPair(*vectors(2, 7, 5), some_evidence(7)), torch.rand(2, 7, 2, 2, dtype=torch.double)
     p = torch.tensor([0.0, 0.125, 0.25, 0.5, 0.75, 0.875, 1.0], dtype=torch.double).expand(2, 7)
-    assert torch.equal(o2d2(pair, confusion, p), o2d2(pair, confusion, 1 - p))
+    familiar = torch.rand(2, 7, dtype=torch.double)
+    assert torch.equal(o2d2(pair, confusion, p, familiar), o2d2(pair, confusion, 1 - p, familiar))
 
 
 def test_new_scores_neither_sharpen_nor_ask_more_of_short_texts():
     ual, o2d2 = UAL(2, 5, TOLD), O2D2(2, 5, TOLD)
-    for parameter in (ual.sharpen, o2d2.least):
+    for parameter in (ual.sharpen, o2d2.least, o2d2.strange):
         assert not parameter.any()
         assert not parameter.requires_grad
