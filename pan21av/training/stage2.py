@@ -24,6 +24,7 @@ from .calibration import (
     measured,
     project_views,
 )
+from .ensemble_scale import out_of_fold
 from .fit_parts import fit_part_scale
 from .heads import fit_heads
 from .prepared import CALIBRATE, Prepared, Span
@@ -132,7 +133,8 @@ class StageTwo:
     @torch.no_grad()
     def validation_scores(self) -> dict[str, np.ndarray]:
         """What this member says of the validation pairs, for the ensemble's figures: of the whole texts, of the texts
-        cut to each of LENGTHS (names with @), and of whole texts with populations of SIZES (names with +)."""
+        cut to each of LENGTHS (names with @), and of whole texts with populations of SIZES (names with +); and of
+        calibration pairs, where its scores are new to both authors (names that begin with calibration)."""
         columns = dict(zip(SCORES, self.network.score(self.whole_pairs).stacked()[:, 0].numpy(), strict=True))
         columns["distance"] = self.whole_pairs.distance[0].cpu().numpy()
         familiar = self.network.ual.familiar(self.whole_pairs)
@@ -157,4 +159,6 @@ class StageTwo:
             rng = numpy_stream(self.seed, Stream.POPULATIONS)
             for size in SIZES:
                 add(self._validation_pairs(self._populations(rng, size), 1), f"+{size}")
+        if self.settings.heads.epochs:
+            columns["calibration_ual"], columns["calibration_o2d2"] = out_of_fold(self.network, self.calibration)
         return columns

@@ -22,6 +22,7 @@ class Stream(IntEnum):
     LIMITS = 6
     SOURCES = 7
     NGRAM_POOL = 8
+    SCALE_PAIRS = 9  # of COHORT_SEED
     # of a member's seed
     STAGE_ONE_WEIGHTS = 10
     NGRAMS = 11

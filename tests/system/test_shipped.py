@@ -16,7 +16,10 @@ from pan21av.training.settings import load_settings
 FOLDER = ROOT / "models" / "default"
 N_MEMBERS = 21
 BESIDE = {"MODEL_CARD.md", "training.png", "reliability.png", "validation_pairs.json", "validation_scores.npz"}
-PARTS = {"stage1": {"encoder", "metric", "lda"}, "stage2": {"o2d2", "dml", "bfs", "ual", "cohort"}}
+PARTS = {
+    "stage1": {"encoder", "metric", "ngrams"},
+    "stage2": {"o2d2", "dml", "bfs", "ual", "cohort", "part_scale"},
+}
 
 
 def read(path):
