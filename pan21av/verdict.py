@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,6 +30,25 @@ class Note(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.where}: {self.words}"
+
+
+def compare_texts(texts: Sequence[str]) -> tuple[Note, ...]:
+    """Remarks on texts that are not two: a questioned one, and one or several known ones."""
+    first, *known = (" ".join(text.split()) for text in texts)
+    names = (TEXTS[1],) if len(known) == 1 else tuple(f"known text {n}" for n in range(1, len(known) + 1))
+    notes = []
+    for second, name in zip(known, names, strict=True):
+        if first == second:
+            where = BOTH if len(known) == 1 else name
+            notes.append(Note("identical", where, "the two are identical, so there is nothing to compare"))
+        elif first in second:
+            notes.append(Note("contained", TEXTS[0], "all of it stands in the other text"))
+        elif second in first:
+            notes.append(Note("contained", name, "all of it stands in the other text"))
+    for n, name in enumerate(names):
+        if known[n] in known[:n]:
+            notes.append(Note("repeated", name, "the same as another of them, and counts once"))
+    return tuple(notes)
 
 
 @dataclass(frozen=True, eq=False)

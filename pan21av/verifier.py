@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import reprlib
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -19,15 +18,17 @@ import torch
 
 from .data.batch import Batch, batch_of
 from .data.fitness import Shares
-from .data.tokeniser import Tokens, encode_all
+from .data.tokeniser import Tokens, encode_all, encode_documents
 from .data.trials import Trial, usable_texts
+from .document import Document, document_key, notes_on, texts_that_count
 from .errors import InputError
 from .network.checkpoint import Ensemble, find_ensemble, load_ensemble
 from .network.embedding import Embedding
-from .network.network import Network
+from .network.network import Network, Population
+from .population import PopulationTexts, project_population
 from .runtime.device import choose_device, describe, one_torch_thread, warn_without_kernel
 from .runtime.parallel import ordered_map, usable_cores
-from .verdict import BOTH, TEXTS, Note, Verdict, verdicts
+from .verdict import TEXTS, Note, Verdict, compare_texts, verdicts
 
 PAIRS_PER_CHUNK = 32  # embedded together: enough to share token types, little enough memory
 MAX_CACHED = 4_000  # documents remembered, should they come again: 54 MB of 21 members
@@ -35,35 +36,27 @@ CHUNKS_UNDER_WAY = 2
 CHUNKS_TOKENISED_AHEAD = 3
 
 
-@dataclass(eq=False)
-class _Document:
-    """A distinct text, and what becomes of it when its chunk has been computed."""
-
-    key: bytes
-    text: str  # "" once it was read
-    embedding: Embedding | None = None  # D = 1
-    notes: dict[str, str] = field(default_factory=dict)  # {kind: words}
-    undecidable: bool = False  # of such a text nothing can be said: it is not embedded
-
-
 @dataclass(frozen=True)
 class _Chunk:
     trials: list[Trial]
-    pairs: list[tuple[_Document, _Document] | None]  # None: no two usable texts
+    pairs: list[tuple[Document, Document] | None]  # None: no two usable texts
     remarks: list[tuple[Note, ...]]  # on every pair as such
-    new: list[_Document]  # to be read; the rest is known
+    new: list[Document]  # to be read; the rest is known
 
 
 class Verifier:
     """An ensemble that answers. Not for use from several threads at once."""
 
-    def __init__(self, ensemble: Ensemble, device: torch.device, threads: int) -> None:
+    def __init__(
+        self, ensemble: Ensemble, device: torch.device, threads: int, population: PopulationTexts | None = None
+    ) -> None:
         self.ensemble, self.device, self.threads = ensemble, device, threads
+        self.population = None if population is None else population.to(device)
         self.network, self.config = ensemble.network, ensemble.network.config
         # On the CPU one member a thread; a GPU takes them all at once.
         members = [self.network.member(m) for m in range(self.network.n_members)]
         self._networks = members if device.type == "cpu" else [self.network]
-        self._known: OrderedDict[bytes, _Document] = OrderedDict()
+        self._known: OrderedDict[bytes, Document] = OrderedDict()
 
     @classmethod
     def load(
@@ -74,19 +67,28 @@ class Verifier:
         warn_without_kernel(chosen)
         return cls(load_ensemble(find_ensemble(models), chosen), chosen, threads or usable_cores())
 
+    def with_population(self, texts: Iterable[str] | PopulationTexts) -> Verifier:
+        """One that knows 10 to 500 texts of the kind that it is asked about, by other people; it shares the weights.
+
+        Of more texts it draws some. InputError if too few are of any use.
+        """
+        if not isinstance(texts, PopulationTexts):
+            texts = project_population(self.ensemble, texts)
+        return Verifier(self.ensemble, self.device, self.threads, texts)
+
     @property
     def description(self) -> str:
         return describe(self.device, self.threads)
 
     # ---- what one asks for ---------------------------------------------------------------------------
 
-    def verify(self, first: str, second: str) -> Verdict:
-        """One pair of texts."""
-        return next(self.predict([(first, second)]))
+    def verify(self, questioned: str, known: str | Sequence[str]) -> Verdict:
+        """A text, and another or several that one person wrote: one verdict from all of them."""
+        return next(self.predict([(questioned, known)]))
 
-    def predict(self, pairs: Iterable[tuple[str, str] | None]) -> Iterator[Verdict]:
+    def predict(self, pairs: Iterable[tuple[str, str | Sequence[str]] | None]) -> Iterator[Verdict]:
         """Verdicts in the order of `pairs`, as they come; None stands for a pair without usable texts, and a pair with
-        an empty text is such a one. InputError names what is no pair of strings."""
+        an empty text is such a one. InputError names what is no pair of strings, or of a string and several."""
         trials = (_trial(number, pair) for number, pair in enumerate(pairs))
         return (verdict for _, verdict in self.answer(trials))
 
@@ -98,13 +100,15 @@ class Verifier:
         pairs_per_chunk: int = PAIRS_PER_CHUNK,
     ) -> Iterator[tuple[Trial, Verdict]]:
         """Trials in order, each with its verdict. `pool` tokenises in worker processes, ahead of the network."""
-        tokenise = partial(encode_all, **self._reading)
+        tokenise = partial(encode_documents, **self._reading)
         chunks = self._chunks(iter(trials), pairs_per_chunk)
-        jobs = ((chunk, [document.text for document in chunk.new]) for chunk in chunks)
+        jobs = ((chunk, [document.texts for document in chunk.new]) for chunk in chunks)
         under_way: deque[tuple[_Chunk, list[Future[Embedding]]]] = deque()
         with self._workers() as threads:
             for chunk, tokens in ordered_map(tokenise, jobs, pool, CHUNKS_TOKENISED_AHEAD):
-                under_way.append((chunk, self._start(self._readable(chunk.new, tokens), threads)))
+                fit = self._readable(chunk.new, tokens)
+                left_out = [document.left_out for document in chunk.new if not document.undecidable]
+                under_way.append((chunk, self._start(fit, threads, left_out)))
                 if len(under_way) == CHUNKS_UNDER_WAY:
                     yield from self._finish(*under_way.popleft())
             while under_way:
@@ -117,8 +121,10 @@ class Verifier:
             parts = [self.network.embedding(nothing, nothing[0, :, 0]).to(torch.device("cpu"))]
         with self._workers() as threads:
             for at in range(0, len(texts), 2 * PAIRS_PER_CHUNK):
-                tokens = encode_all(texts[at : at + 2 * PAIRS_PER_CHUNK], **self._reading)
-                parts.append(self._join(self._start(tokens, threads)).to(torch.device("cpu")))
+                here = texts[at : at + 2 * PAIRS_PER_CHUNK]
+                left_out = [self.population.among([text]) if self.population else frozenset() for text in here]
+                tasks = self._start(encode_all(here, **self._reading), threads, left_out)
+                parts.append(self._join(tasks).to(torch.device("cpu")))
         return Embedding.join(parts, "documents")
 
     def compare(self, first: Embedding, second: Embedding) -> list[Verdict]:
@@ -158,27 +164,28 @@ class Verifier:
 
     def _chunks(self, trials: Iterator[Trial], size: int) -> Iterator[_Chunk]:
         """Which documents of a chunk are new: each distinct text is embedded once, as long as it is remembered."""
-        waiting: dict[bytes, _Document] = {}  # embedded by a chunk that is under way
+        waiting: dict[bytes, Document] = {}  # embedded by a chunk that is under way
 
-        def document(text: str, new: list[_Document]) -> _Document:
-            key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        def document(texts: tuple[str, ...], left_out: frozenset[bytes], new: list[Document]) -> Document:
+            key = document_key(texts, left_out)
             if key in self._known:
                 self._known.move_to_end(key)
                 return self._known[key]
             if key not in waiting:
-                waiting[key] = _Document(key, text)
+                waiting[key] = Document(key, texts, left_out)
                 new.append(waiting[key])
             return waiting[key]
+
+        def pair(texts: tuple[str, ...], new: list[Document]) -> tuple[Document, Document]:
+            left_out = self.population.among(texts) if self.population else frozenset()
+            return document(texts[:1], left_out, new), document(tuple(dict.fromkeys(texts[1:])), left_out, new)
 
         while part := list(islice(trials, size)):
             for key in [key for key in waiting if key in self._known]:
                 del waiting[key]
-            new: list[_Document] = []
-            pairs = [
-                None if trial.texts is None else (document(trial.texts[0], new), document(trial.texts[1], new))
-                for trial in part
-            ]
-            remarks = [() if trial.texts is None else _compare_texts(*trial.texts) for trial in part]
+            new: list[Document] = []
+            pairs = [None if trial.texts is None else pair(trial.texts, new) for trial in part]
+            remarks = [() if trial.texts is None else compare_texts(trial.texts) for trial in part]
             yield _Chunk(part, pairs, remarks, new)
 
     @property
@@ -191,30 +198,56 @@ class Verifier:
             "mend": ensemble.limits is not None,
         }
 
-    def _readable(self, documents: list[_Document], tokens: list[Tokens]) -> list[Tokens]:
+    def _readable(self, documents: list[Document], tokens: list[list[Tokens]]) -> list[Tokens]:
         """The tokens of those documents that something can be said of; the others are told why."""
         fit = []
-        for document, read in zip(documents, tokens, strict=True):
-            document.text, document.notes = "", dict(read.notes)
-            limits = self.ensemble.limits
-            fault = limits.fault(Shares.of(read, self.ensemble.vocabulary)) if limits else None
-            if fault is not None:
+        for document, texts in zip(documents, tokens, strict=True):
+            document.texts = ()
+            own, document.notes = texts_that_count(texts, self._fault)
+            read = Tokens.join(own)
+            if fault := self._fault(read):
                 document.undecidable = True
-                document.notes[fault[0]] = fault[1]
+                document.notes.append((fault[0], "", fault[1]))
             else:
                 fit.append(read)
         return fit
 
-    def _start(self, tokens: list[Tokens], threads: ThreadPoolExecutor) -> list[Future[Embedding]]:
-        """Begin to embed documents: a task for each member, or one for all."""
+    def _fault(self, read: Tokens) -> tuple[str, str] | None:
+        """Why nothing can be said of a document, (kind, words)."""
+        limits = self.ensemble.limits
+        return limits.fault(Shares.of(read, self.ensemble.vocabulary)) if limits else None
+
+    def _start(
+        self, tokens: list[Tokens], threads: ThreadPoolExecutor, left_out: list[frozenset[bytes]]
+    ) -> list[Future[Embedding]]:
+        """Begin to embed documents: a task for each member, or one for all. `left_out` of the population, by each."""
         if not tokens:
             return []
         batch = batch_of(tokens, self.ensemble.vocabulary, self.config)
-        return [threads.submit(self._embed, network, batch) for network in self._networks]
+        if self.population is None:
+            return [threads.submit(self._embed, network, batch) for network in self._networks]
+        groups: dict[frozenset[bytes], list[int]] = {}
+        for row, keys in enumerate(left_out):
+            groups.setdefault(keys, []).append(row)
+        judged = [(rows, self.population.without(keys)) for keys, rows in groups.items()]
+        return [threads.submit(self._embed_among, number, batch, judged) for number in range(len(self._networks))]
 
     @torch.inference_mode()
     def _embed(self, network: Network, batch: Batch) -> Embedding:
         return network.embed(batch.to(self.device))
+
+    @torch.inference_mode()
+    def _embed_among(self, number: int, batch: Batch, judged: list[tuple[list[int], Population | None]]) -> Embedding:
+        """Rows of documents, each with the population that they are judged with."""
+        network, batch = self._networks[number], batch.to(self.device)
+        projected, parts = network.project(batch), []
+        for rows, population in judged:
+            mine = population
+            if population is not None and len(self._networks) > 1:
+                mine = Population(population.mean[number : number + 1], population.texts)
+            parts.append(network.embedding(projected[:, rows], batch.tokens[rows], mine))
+        order = np.argsort([row for rows, _ in judged for row in rows])
+        return Embedding.join(parts, "documents")[torch.from_numpy(order).to(self.device)]
 
     @staticmethod
     def _join(tasks: list[Future[Embedding]]) -> Embedding:
@@ -234,7 +267,7 @@ class Verifier:
             if pair is None:
                 yield trial, Verdict.unusable(self.network.n_members)
             elif pair[0].undecidable or pair[1].undecidable:
-                yield trial, Verdict.unusable(self.network.n_members, _notes(pair, remarks))
+                yield trial, Verdict.unusable(self.network.n_members, notes_on(pair, remarks))
             else:
                 yield trial, next(answers)
 
@@ -244,7 +277,7 @@ class Verifier:
         for pair, remarks in zip(chunk.pairs, chunk.remarks, strict=True):
             if pair is not None and pair[0].embedding is not None and pair[1].embedding is not None:
                 documents += [pair[0].embedding, pair[1].embedding]
-                notes.append(_notes(pair, remarks))
+                notes.append(notes_on(pair, remarks))
         if not documents:
             return iter(())
         both = Embedding.join(documents, "documents")
@@ -267,30 +300,13 @@ class Verifier:
         return verdicts(scores, distances, notes, familiar)
 
 
-def _trial(number: int, pair: tuple[str, str] | None) -> Trial:
-    if pair is not None:
-        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
-            raise InputError(f"pair {number} is not two strings, but {reprlib.repr(pair)}")
-        pair = usable_texts(list(pair))
-    return Trial(str(number), pair)
-
-
-def _compare_texts(first: str, second: str) -> tuple[Note, ...]:
-    """Remarks on two texts that are not two."""
-    first, second = " ".join(first.split()), " ".join(second.split())
-    if first == second:
-        return (Note("identical", BOTH, "the two are identical, so there is nothing to compare"),)
-    shorter, longer, where = (first, second, TEXTS[0]) if len(first) < len(second) else (second, first, TEXTS[1])
-    if shorter in longer:
-        return (Note("contained", where, "all of it stands in the other text"),)
-    return ()
-
-
-def _notes(pair: tuple[_Document, _Document], remarks: tuple[Note, ...]) -> tuple[Note, ...]:
-    """On the pair, and on either text."""
-    own = (
-        Note(kind, where, words)
-        for document, where in zip(pair, TEXTS, strict=True)
-        for kind, words in document.notes.items()
-    )
-    return (*remarks, *own)
+def _trial(number: int, pair: tuple[str, str | Sequence[str]] | None) -> Trial:
+    if pair is None:
+        return Trial(str(number), None)
+    texts: list[str] = []
+    if isinstance(pair, (tuple, list)) and len(pair) == 2:
+        questioned, known = pair
+        texts = [questioned, *(known if isinstance(known, (tuple, list)) else [known])]
+    if len(texts) < 2 or not all(isinstance(text, str) for text in texts):
+        raise InputError(f"pair {number} is not two strings, but {reprlib.repr(pair)}")
+    return Trial(str(number), usable_texts(texts))

@@ -14,6 +14,7 @@ LAYERS = [
     "data",
     "network",
     "runtime",
+    "population document",
     "verifier",
     "engines",
     "commands training",

@@ -39,5 +39,7 @@ def find_trial(source: str, trial: str) -> tuple[str, str]:
             if entry.id == trial:
                 if entry.texts is None:
                     raise InputError(f"{trials.name}: the trial {trial!r} lacks two usable texts")
-                return entry.texts
+                if len(entry.texts) > 2:
+                    raise InputError(f"{trials.name}: the trial {trial!r} has several known texts; a page shows two")
+                return entry.texts[0], entry.texts[1]
         raise InputError(f"{trials.name} holds no trial {trial!r}")

@@ -28,7 +28,8 @@ SHOWN = 5  # lines named for each kind of fault
 @dataclass(frozen=True)
 class Trial:
     id: str
-    texts: tuple[str, str] | None  # None: no two usable texts, to be answered with 0.5
+    # The first is questioned, the others are known to be by one author; of a pair it does not matter which is which.
+    texts: tuple[str, ...] | None  # None: no two usable texts, to be answered with 0.5
 
 
 def parse_trial(line: bytes | None) -> Trial:
@@ -37,16 +38,16 @@ def parse_trial(line: bytes | None) -> Trial:
     trial = value.get("id")
     if not isinstance(trial, str):
         raise BadLine("without a string id")
-    return Trial(trial, usable_texts(value.get("pair")))
+    if isinstance(value.get("known"), list):
+        return Trial(trial, usable_texts([value.get("questioned"), *value["known"]]))
+    pair = value.get("pair")
+    return Trial(trial, usable_texts(pair) if isinstance(pair, list) and len(pair) == 2 else None)
 
 
-def usable_texts(pair: Any) -> tuple[str, str] | None:
-    if not (isinstance(pair, list) and len(pair) == 2):
+def usable_texts(texts: list[Any]) -> tuple[str, ...] | None:
+    if len(texts) < 2 or not all(isinstance(text, str) and text.strip() for text in texts):
         return None
-    first, second = pair
-    if not (isinstance(first, str) and isinstance(second, str) and first.strip() and second.strip()):
-        return None
-    return first, second
+    return tuple(texts)
 
 
 @dataclass(frozen=True)
