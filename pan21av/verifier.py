@@ -28,7 +28,7 @@ from .network.network import Network, Population
 from .population import PopulationTexts, project_population
 from .runtime.device import choose_device, describe, one_torch_thread, warn_without_kernel
 from .runtime.parallel import ordered_map, usable_cores
-from .verdict import TEXTS, Note, Verdict, compare_texts, verdicts
+from .verdict import TEXTS, Note, Verdict, compare_texts, validated_bounds, verdicts
 
 PAIRS_PER_CHUNK = 32  # embedded together: enough to share token types, little enough memory
 MAX_CACHED = 4_000  # documents remembered, should they come again: 54 MB of 21 members
@@ -75,6 +75,11 @@ class Verifier:
         if not isinstance(texts, PopulationTexts):
             texts = project_population(self.ensemble, texts)
         return Verifier(self.ensemble, self.device, self.threads, texts)
+
+    @property
+    def ratio_bounds(self) -> tuple[float, float] | None:
+        """Of log10 likelihood ratios, by the pairs that the ensemble was validated on."""
+        return validated_bounds(self.ensemble.info)
 
     @property
     def description(self) -> str:
@@ -297,7 +302,7 @@ class Verifier:
             scores = said.stacked().numpy().astype(np.float64)
             distances = pair.distance.mean(0).cpu().numpy()
             familiar = None if said.familiar is None else said.familiar.cpu().numpy()
-        return verdicts(scores, distances, notes, familiar)
+        return verdicts(scores, distances, notes, familiar, self.ratio_bounds)
 
 
 def _trial(number: int, pair: tuple[str, str | Sequence[str]] | None) -> Trial:

@@ -28,8 +28,8 @@ MEANINGS = {
 def render(verifier: Verifier, verdict: Verdict, texts: tuple[str, str], names: tuple[str, str]) -> str:
     """The whole page."""
     (first, second), batch = readings(verifier, texts)
-    page = Template((files("pan21av.commands") / "page.html").read_text("utf-8"))
-    return page.substitute(
+    return fill(
+        "page.html",
         title=escape(f"{verdict.words}: {names[0]} / {names[1]}"),
         words=escape(verdict.words[0].upper() + verdict.words[1:]),
         tone=_tone(verdict),
@@ -48,6 +48,13 @@ def render(verifier: Verifier, verdict: Verdict, texts: tuple[str, str], names: 
             f"Read: {len(first.tokens):,} and {len(second.tokens):,} tokens, of at most {verifier.config.max_tokens:,}."
         ),
     )
+
+
+def fill(template: str, **content: object) -> str:
+    """A template of this folder, in the style that all pages share."""
+    here = files("pan21av.commands")
+    page = Template((here / template).read_text("utf-8"))
+    return page.substitute(style=(here / "style.css").read_text("utf-8"), **content)
 
 
 # ---- the verdict -----------------------------------------------------------------------------------

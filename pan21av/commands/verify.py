@@ -1,20 +1,23 @@
-"""`pan21av verify`: one pair of texts to one verdict."""
+"""`pan21av verify`: a text, and one or several by one person, to one verdict."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from ..verdict import Verdict
-from ..verifier import Verifier
+from .population import load_verifier
 
 
 def verify(
-    first: str,
-    second: str,
+    questioned: str,
+    known: str | Sequence[str],
     *,
+    population: str | os.PathLike[str] | None = None,
     models: str | os.PathLike[str] | None = None,
     device: str = "auto",
     threads: int | None = None,
 ) -> Verdict:
-    """Compare two texts. It loads the ensemble for this one answer: for more of them keep a `Verifier`."""
-    return Verifier.load(models, device=device, threads=threads).verify(first, second)
+    """Compare a text with another, or with several that one person wrote. It loads the ensemble for this one answer:
+    for more of them keep a `Verifier`. `population` is a file or folder of other texts of that kind."""
+    return load_verifier(models, device, threads, population).verify(questioned, known)

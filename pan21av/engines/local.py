@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from ..data.trials import Trial
 from ..errors import EnvironmentFault
+from ..population import PopulationTexts
 from ..runtime.parallel import worker_pool
 from ..verdict import Verdict
 from ..verifier import PAIRS_PER_CHUNK, Verifier
@@ -23,8 +24,12 @@ CORES_PER_TOKENISER = 8  # encoding costs that much more than tokenising
 
 class Local:
     @contextmanager
-    def answering(self, ensemble: Path, *, pairs: int, device: str, threads: int | None) -> Iterator[LocalAnswering]:
+    def answering(
+        self, ensemble: Path, *, pairs: int, device: str, threads: int | None, population: PopulationTexts | None = None
+    ) -> Iterator[LocalAnswering]:
         verifier = Verifier.load(ensemble, device=device, threads=threads)
+        if population is not None:
+            verifier = verifier.with_population(population)
         # Worker processes tokenise ahead; not worth starting for a few pairs.
         few = pairs <= PAIRS_PER_CHUNK
         with nullcontext() if few else worker_pool(-(-verifier.threads // CORES_PER_TOKENISER)) as tokenisers:
