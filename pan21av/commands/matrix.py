@@ -30,7 +30,8 @@ def render(verifier: Verifier, found: Sequence[Attribution], known: Mapping[str,
         matrix=_matrix(found, list(known)),
         ranked="".join(map(_ranked, found)),
         propositions=escape(
-            f"A likelihood ratio (LR) compares: {PROPOSITIONS[0]}; {PROPOSITIONS[1]}. {bounds_words(verifier.ratio_bounds)}"
+            f"A likelihood ratio (LR) compares: {PROPOSITIONS[0]}; {PROPOSITIONS[1]}. "
+            + bounds_words(verifier.ratio_bounds)
         ),
         provenance=escape(
             f"pan21av {__version__}, ensemble {verifier.ensemble.name}, {verifier.network.n_members} members. "
