@@ -10,7 +10,6 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,13 @@ from .runtime.device import choose_device, describe, one_torch_thread, warn_with
 from .runtime.parallel import ordered_map, usable_cores
 from .verdict import TEXTS, Note, Verdict, compare_texts, validated_bounds, verdicts
 
-PAIRS_PER_CHUNK = 32  # embedded together: enough to share token types, little enough memory
+# What is embedded together: enough to share token types, little enough memory; short texts come by the hundred, long
+# ones by the dozen. Counted before texts are read: their characters tell about how many tokens they have.
+TOKENS_PER_CHUNK = 320_000
+FIRST_CHUNK, GROWTH = 20_000, 4  # the first is small, so that answers come soon, each next one so many times larger
+CHARS_PER_TOKEN = 4
+TOKENS_PER_DOCUMENT, TOKENS_PER_PAIR = 256, 64  # what either costs beside the tokens, as if it were tokens
+PAIRS_SCORED = 256  # together
 MAX_CACHED = 4_000  # documents remembered, should they come again: 54 MB of 21 members
 CHUNKS_UNDER_WAY = 2
 CHUNKS_TOKENISED_AHEAD = 3
@@ -56,6 +61,7 @@ class Verifier:
         # On the CPU one member a thread; a GPU takes them all at once.
         members = [self.network.member(m) for m in range(self.network.n_members)]
         self._networks = members if device.type == "cpu" else [self.network]
+        self._scores = self.network.scores_in_double()
         self._known: OrderedDict[bytes, Document] = OrderedDict()
 
     @classmethod
@@ -102,11 +108,11 @@ class Verifier:
         trials: Iterable[Trial],
         *,
         pool: ProcessPoolExecutor | None = None,
-        pairs_per_chunk: int = PAIRS_PER_CHUNK,
+        tokens_per_chunk: int = TOKENS_PER_CHUNK,
     ) -> Iterator[tuple[Trial, Verdict]]:
         """Trials in order, each with its verdict. `pool` tokenises in worker processes, ahead of the network."""
         tokenise = partial(encode_documents, **self._reading)
-        chunks = self._chunks(iter(trials), pairs_per_chunk)
+        chunks = self._chunks(iter(trials), tokens_per_chunk)
         jobs = ((chunk, [document.texts for document in chunk.new]) for chunk in chunks)
         under_way: deque[tuple[_Chunk, list[Future[Embedding]]]] = deque()
         with self._workers() as threads:
@@ -125,10 +131,9 @@ class Verifier:
         with torch.inference_mode():
             parts = [self.network.embedding(nothing, nothing[0, :, 0]).to(torch.device("cpu"))]
         with self._workers() as threads:
-            for at in range(0, len(texts), 2 * PAIRS_PER_CHUNK):
-                here = texts[at : at + 2 * PAIRS_PER_CHUNK]
-                left_out = [self.population.among([text]) if self.population else frozenset() for text in here]
-                tasks = self._start(encode_all(here, **self._reading), threads, left_out)
+            for some in self._portions(texts):
+                left_out = [self.population.among([text]) if self.population else frozenset() for text in some]
+                tasks = self._start(encode_all(some, **self._reading), threads, left_out)
                 parts.append(self._join(tasks).to(torch.device("cpu")))
         return Embedding.join(parts, "documents")
 
@@ -167,11 +172,27 @@ class Verifier:
             finally:
                 threads.shutdown(cancel_futures=True)
 
-    def _chunks(self, trials: Iterator[Trial], size: int) -> Iterator[_Chunk]:
-        """Which documents of a chunk are new: each distinct text is embedded once, as long as it is remembered."""
-        waiting: dict[bytes, Document] = {}  # embedded by a chunk that is under way
+    def _cost(self, *texts: str) -> int:
+        """About how many tokens of a document are to be read, and what it costs beside."""
+        tokens = (min(len(text) // CHARS_PER_TOKEN, self.config.max_tokens) for text in texts)
+        return sum(tokens) + TOKENS_PER_DOCUMENT
 
-        def document(texts: tuple[str, ...], left_out: frozenset[bytes], new: list[Document]) -> Document:
+    def _portions(self, texts: Sequence[str]) -> Iterator[Sequence[str]]:
+        """As many texts at a time as make a chunk."""
+        first = tokens = 0
+        for number, text in enumerate(texts, 1):
+            tokens += self._cost(text)
+            if tokens >= TOKENS_PER_CHUNK or number == len(texts):
+                yield texts[first:number]
+                first, tokens = number, 0
+
+    def _chunks(self, trials: Iterator[Trial], size: int) -> Iterator[_Chunk]:
+        """Trials until there are `size` tokens to read, and which of their documents are new: each distinct text is
+        embedded once, as long as it is remembered."""
+        waiting: dict[bytes, Document] = {}  # embedded by a chunk that is under way
+        new: list[Document] = []
+
+        def document(texts: tuple[str, ...], left_out: frozenset[bytes]) -> Document:
             key = document_key(texts, left_out)
             if key in self._known:
                 self._known.move_to_end(key)
@@ -181,16 +202,27 @@ class Verifier:
                 new.append(waiting[key])
             return waiting[key]
 
-        def pair(texts: tuple[str, ...], new: list[Document]) -> tuple[Document, Document]:
+        def pair(texts: tuple[str, ...]) -> tuple[Document, Document]:
             left_out = self.population.among(texts) if self.population else frozenset()
-            return document(texts[:1], left_out, new), document(tuple(dict.fromkeys(texts[1:])), left_out, new)
+            return document(texts[:1], left_out), document(tuple(dict.fromkeys(texts[1:])), left_out)
 
-        while part := list(islice(trials, size)):
-            for key in [key for key in waiting if key in self._known]:
-                del waiting[key]
-            new: list[Document] = []
-            pairs = [None if trial.texts is None else pair(trial.texts, new) for trial in part]
-            remarks = [() if trial.texts is None else compare_texts(trial.texts) for trial in part]
+        part: list[Trial] = []
+        pairs: list[tuple[Document, Document] | None] = []
+        remarks: list[tuple[Note, ...]] = []
+        room = limit = min(FIRST_CHUNK, size)
+        for trial in trials:
+            seen = len(new)
+            part.append(trial)
+            pairs.append(None if trial.texts is None else pair(trial.texts))
+            room -= TOKENS_PER_PAIR + sum(self._cost(*one.texts) for one in new[seen:])
+            remarks.append(() if trial.texts is None else compare_texts(trial.texts))
+            if room <= 0:
+                yield _Chunk(part, pairs, remarks, new)
+                part, pairs, remarks, new = [], [], [], []
+                for key in [key for key in waiting if key in self._known]:
+                    del waiting[key]
+                room = limit = min(GROWTH * limit, size)
+        if part:
             yield _Chunk(part, pairs, remarks, new)
 
     @property
@@ -262,7 +294,7 @@ class Verifier:
         embedding = self._join(tasks) if tasks else None
         for row, document in enumerate(document for document in chunk.new if not document.undecidable):
             assert embedding is not None
-            document.embedding = embedding[row : row + 1]
+            document.embedding = embedding[[row]]  # a copy, or all of the chunk would be remembered with it
         for document in chunk.new:
             self._known[document.key] = document
         while len(self._known) > MAX_CACHED:
@@ -281,12 +313,12 @@ class Verifier:
         documents, notes = [], []
         for pair, remarks in zip(chunk.pairs, chunk.remarks, strict=True):
             if pair is not None and pair[0].embedding is not None and pair[1].embedding is not None:
-                documents += [pair[0].embedding, pair[1].embedding]
+                documents.append((pair[0].embedding, pair[1].embedding))
                 notes.append(notes_on(pair, remarks))
-        if not documents:
-            return iter(())
-        both = Embedding.join(documents, "documents")
-        return self._score(both, slice(0, None, 2), slice(1, None, 2), notes)
+        for at in range(0, len(documents), PAIRS_SCORED):
+            some = slice(at, at + PAIRS_SCORED)
+            both = Embedding.join([embedding for pair in documents[some] for embedding in pair], "documents")
+            yield from self._score(both, slice(0, None, 2), slice(1, None, 2), notes[some])
 
     def _score(
         self,
@@ -295,13 +327,16 @@ class Verifier:
         second: slice | torch.Tensor,
         notes: list[tuple[Note, ...]],
     ) -> Iterator[Verdict]:
-        """Verdicts on the pairs of documents in rows `first` and `second`."""
+        """Verdicts on the pairs of documents in rows `first` and `second`.
+
+        In double precision: the last bits, which depend on the other pairs, are then rounded away.
+        """
         with torch.inference_mode():
-            pair = embedding.pair(first, second)
-            said = self.network.score(pair)
-            scores = said.stacked().numpy().astype(np.float64)
-            distances = pair.distance.mean(0).cpu().numpy()
-            familiar = None if said.familiar is None else said.familiar.cpu().numpy()
+            pair = embedding.double().pair(first, second)
+            said = self._scores.score(pair)
+            scores = said.stacked().float().numpy().astype(np.float64)
+            distances = pair.distance.mean(0).float().cpu().numpy()
+            familiar = None if said.familiar is None else said.familiar.float().cpu().numpy()
         return verdicts(scores, distances, notes, familiar, self.ratio_bounds)
 
 

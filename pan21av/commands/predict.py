@@ -23,7 +23,6 @@ from ..network.checkpoint import find_ensemble, load_ensemble, manifest_hash, re
 from ..population import PopulationTexts, draw, project_population
 from ..runtime.progress import Progress
 from ..verdict import Verdict
-from ..verifier import PAIRS_PER_CHUNK
 from ..vote import SCORES
 from .population import find_population
 from .ratios import write_ratios
@@ -32,6 +31,7 @@ log = logging.getLogger("pan21av")
 
 REPORT = "run.json"
 SELF, MOST_OF_SELF = "self", 300  # a population drawn from the input, of so many texts
+ANSWERS_KEPT = 8  # a killed run loses fewer of those it wrote, and goes on after a multiple of it
 
 
 def predict(
@@ -74,7 +74,7 @@ def predict(
         resumed = out.start(
             _identity(found, ensemble, details, others),
             (trial.id for trial in trials.read(found.skip)),
-            step=PAIRS_PER_CHUNK,
+            step=ANSWERS_KEPT,
             details=(found.trials, len(SCORES), n_members) if details else None,
         )
         loaded = time.perf_counter()
@@ -162,7 +162,7 @@ def _answer(
     with Progress(found.trials, "pairs", out.count) as bar:
         for trial, verdict in workers.verify(trials.read(found.skip, out.count)):
             out.write(trial.id, verdict.probability, _details(verdict, detailed) if detailed else None)
-            if out.count % PAIRS_PER_CHUNK == 0:
+            if out.count % ANSWERS_KEPT == 0:
                 out.flush()
             notes.update({note.kind for note in verdict.notes})
             bar.advance()

@@ -14,11 +14,12 @@ from ..errors import EnvironmentFault
 from ..population import PopulationTexts
 from ..runtime.parallel import worker_pool
 from ..verdict import Verdict
-from ..verifier import PAIRS_PER_CHUNK, Verifier
+from ..verifier import Verifier
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+FEW_PAIRS = 32
 CORES_PER_TOKENISER = 8  # encoding costs that much more than tokenising
 
 
@@ -31,7 +32,7 @@ class Local:
         if population is not None:
             verifier = verifier.with_population(population)
         # Worker processes tokenise ahead; not worth starting for a few pairs.
-        few = pairs <= PAIRS_PER_CHUNK
+        few = pairs <= FEW_PAIRS
         with nullcontext() if few else worker_pool(-(-verifier.threads // CORES_PER_TOKENISER)) as tokenisers:
             yield LocalAnswering(verifier, tokenisers)
 

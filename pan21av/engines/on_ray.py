@@ -26,7 +26,7 @@ from ..errors import EnvironmentFault, InputError, PanError
 from ..network.checkpoint import manifest_hash
 from ..population import PopulationTexts
 from ..verdict import Verdict
-from ..verifier import PAIRS_PER_CHUNK, Verifier
+from ..verifier import Verifier
 
 try:
     import ray
@@ -36,7 +36,7 @@ except ImportError:
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-PAIRS_PER_SHARD = 4 * PAIRS_PER_CHUNK  # whole chunks, so that answers have the bits of a local run
+PAIRS_PER_SHARD = 128  # half a minute of long texts on one core
 SHARDS_PER_CORE = 2  # under way: one computing, one waiting
 POPULATION = "population.npz"  # travels among the files of the ensemble
 

@@ -84,6 +84,12 @@ class Network(nn.Module):
         slices = {id(p): nn.Parameter(p.detach()[m : m + 1], p.requires_grad) for p in self.parameters()}
         return copy.deepcopy(self, slices)
 
+    def scores_in_double(self) -> Network:
+        """What `score` needs, in double precision."""
+        alone = copy.copy(self)
+        alone._modules = {name: copy.deepcopy(getattr(self, name)).double() for name in SCORES}
+        return alone
+
     def use_dropout(self, dropout: Dropout) -> None:
         """In training mode, from now on."""
         if self.encoder is not None:
