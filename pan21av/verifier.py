@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import reprlib
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -18,9 +17,8 @@ import torch
 from .data.batch import Batch, batch_of
 from .data.fitness import Shares
 from .data.tokeniser import Tokens, encode_all, encode_documents
-from .data.trials import Trial, usable_texts
+from .data.trials import Trial, trial_of
 from .document import Document, document_key, notes_on, texts_that_count
-from .errors import InputError
 from .network.checkpoint import Ensemble, find_ensemble, load_ensemble
 from .network.embedding import Embedding
 from .network.network import Network, Population
@@ -100,7 +98,7 @@ class Verifier:
     def predict(self, pairs: Iterable[tuple[str, str | Sequence[str]] | None]) -> Iterator[Verdict]:
         """Verdicts in the order of `pairs`, as they come; None stands for a pair without usable texts, and a pair with
         an empty text is such a one. InputError names what is no pair of strings, or of a string and several."""
-        trials = (_trial(number, pair) for number, pair in enumerate(pairs))
+        trials = (trial_of(number, pair) for number, pair in enumerate(pairs))
         return (verdict for _, verdict in self.answer(trials))
 
     def answer(
@@ -338,15 +336,3 @@ class Verifier:
             distances = pair.distance.mean(0).float().cpu().numpy()
             familiar = None if said.familiar is None else said.familiar.float().cpu().numpy()
         return verdicts(scores, distances, notes, familiar, self.ratio_bounds)
-
-
-def _trial(number: int, pair: tuple[str, str | Sequence[str]] | None) -> Trial:
-    if pair is None:
-        return Trial(str(number), None)
-    texts: list[str] = []
-    if isinstance(pair, (tuple, list)) and len(pair) == 2:
-        questioned, known = pair
-        texts = [questioned, *(known if isinstance(known, (tuple, list)) else [known])]
-    if len(texts) < 2 or not all(isinstance(text, str) for text in texts):
-        raise InputError(f"pair {number} is not two strings, but {reprlib.repr(pair)}")
-    return Trial(str(number), usable_texts(texts))

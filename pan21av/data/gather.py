@@ -9,7 +9,7 @@ from ..errors import InputError
 from ..files import reading
 from .jsonlines import read_objects
 from .pan import bare_name
-from .textfiles import read_text
+from .textfiles import read_text as read_text  # the one door to a file: everybody takes it from here
 
 EXPECTED = 'expected {"text": "..."} or PAN\'s {"pair": ["...", "..."]}'
 
