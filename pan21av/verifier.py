@@ -22,7 +22,7 @@ from .document import Document, document_key, notes_on, texts_that_count
 from .network.checkpoint import Ensemble, find_ensemble, load_ensemble
 from .network.embedding import Embedding
 from .network.network import Network, Population
-from .population import PopulationTexts, project_population
+from .populations import PopulationTexts, embed_among, project_population
 from .runtime.device import choose_device, describe, one_torch_thread, warn_without_kernel
 from .runtime.parallel import ordered_map, usable_cores
 from .verdict import TEXTS, Note, Verdict, compare_texts, validated_bounds, verdicts
@@ -159,6 +159,18 @@ class Verifier:
             answers.append(Verdict.unusable(self.network.n_members, notes) if notes else verdict)
         return answers
 
+    @torch.inference_mode()
+    def vectors(self, embedding: Embedding) -> np.ndarray:
+        """Documents as rows (D, M x L) of length one, whose dot product is the members' mean cosine.
+
+        What texts have in common is taken off first, as the mean of each member's cohort. So 0 is what two authors
+        have on average; 1 is one and the same text.
+        """
+        usual = self.network.usual(self.population and self.population.without()).cpu()
+        y = embedding.vectors.double() - usual[:, None]
+        y = y / y.norm(dim=-1, keepdim=True).clamp_min(1e-9) / self.network.n_members**0.5
+        return y.transpose(0, 1).flatten(1).float().numpy()
+
     # ---- how it is done ------------------------------------------------------------------------------
 
     @contextmanager
@@ -272,17 +284,10 @@ class Verifier:
         return network.embed(batch.to(self.device))
 
     @torch.inference_mode()
-    def _embed_among(self, number: int, batch: Batch, judged: list[tuple[list[int], Population | None]]) -> Embedding:
-        """Rows of documents, each with the population that they are judged with."""
-        network, batch = self._networks[number], batch.to(self.device)
-        projected, parts = network.project(batch), []
-        for rows, population in judged:
-            mine = population
-            if population is not None and len(self._networks) > 1:
-                mine = Population(population.mean[number : number + 1], population.texts)
-            parts.append(network.embedding(projected[:, rows], batch.tokens[rows], mine))
-        order = np.argsort([row for rows, _ in judged for row in rows])
-        return Embedding.join(parts, "documents")[torch.from_numpy(order).to(self.device)]
+    def _embed_among(self, member: int, batch: Batch, judged: list[tuple[list[int], Population | None]]) -> Embedding:
+        """As one member, or all of them on a GPU."""
+        only = slice(member, member + 1) if len(self._networks) > 1 else slice(None)
+        return embed_among(self._networks[member], batch.to(self.device), judged, only)
 
     @staticmethod
     def _join(tasks: list[Future[Embedding]]) -> Embedding:

@@ -14,7 +14,7 @@ LAYERS = [
     "data",
     "network",
     "runtime",
-    "population document",
+    "populations document",
     "verifier",
     "engines",
     "commands training",

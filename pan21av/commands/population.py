@@ -9,7 +9,7 @@ from pathlib import Path
 from ..data.gather import texts_in
 from ..errors import InputError
 from ..network.checkpoint import Ensemble, find_ensemble, load_ensemble
-from ..population import PopulationTexts, load_population, project_population
+from ..populations import PopulationTexts, load_population, project_population
 from ..verifier import Verifier
 
 log = logging.getLogger("pan21av")

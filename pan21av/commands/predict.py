@@ -20,7 +20,7 @@ from ..engines import Answering, find_engine
 from ..errors import EnvironmentFault, InputError
 from ..files import output_folder, write_whole
 from ..network.checkpoint import find_ensemble, load_ensemble, manifest_hash, read_manifest
-from ..population import PopulationTexts, draw, project_population
+from ..populations import PopulationTexts, draw, project_population
 from ..runtime.progress import Progress
 from ..verdict import Verdict
 from ..vote import SCORES

@@ -4,9 +4,34 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
-from ..verdict import Verdict
+from ..verdict import CAUTION, PROPOSITIONS, Verdict
 from .population import load_verifier
+
+
+def format_verdict(verdict: Verdict, prior: float | None = None) -> str:
+    """Some lines for a terminal."""
+    lines = [f"{_capital(verdict.words)} (probability of one author: {verdict.probability:.3f}).", verdict.ratio_words]
+    if prior is not None and (posterior := verdict.posterior(prior)) is not None:
+        lines.append(f"With a prior probability of {prior:g} that of one author becomes {posterior:.3f}.")
+    lines.append(CAUTION)
+    lines += [f"Note: {note}." for note in verdict.notes]
+    lines.append(
+        f"Of {verdict.abstained + verdict.same + verdict.different} members {verdict.abstained} abstained, "
+        f"{verdict.same} said same, {verdict.different} different."
+    )
+    return "\n".join([*lines, f"{_capital(verdict.kind)}."] if verdict.kind else lines)
+
+
+def verdict_dict(verdict: Verdict, prior: float | None = None) -> dict[str, Any]:
+    """For JSON."""
+    more = {} if prior is None else {"prior": prior, "posterior": verdict.posterior(prior)}
+    return {**verdict.to_dict(), "propositions": list(PROPOSITIONS), **more}
+
+
+def _capital(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def verify(

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from ..data.trials import Trial
 from ..errors import InputError
-from ..population import PopulationTexts
+from ..populations import PopulationTexts
 from ..verdict import Verdict
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from ..data.trials import Trial
 from ..errors import EnvironmentFault
-from ..population import PopulationTexts
+from ..populations import PopulationTexts
 from ..runtime.parallel import worker_pool
 from ..verdict import Verdict
 from ..verifier import Verifier

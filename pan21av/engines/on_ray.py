@@ -24,7 +24,7 @@ from .. import __version__
 from ..data.trials import Trial
 from ..errors import EnvironmentFault, InputError, PanError
 from ..network.checkpoint import manifest_hash
-from ..population import PopulationTexts
+from ..populations import PopulationTexts
 from ..verdict import Verdict
 from ..verifier import Verifier
 

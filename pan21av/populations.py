@@ -23,12 +23,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .data.batch import Batch
 from .data.fitness import Shares
 from .data.tokeniser import Tokens, encode_all
 from .errors import InputError
 from .files import reading, write_whole
 from .network.checkpoint import Ensemble, manifest_hash
-from .network.network import Population
+from .network.embedding import Embedding
+from .network.network import Network, Population
 
 FEWEST, MOST = 10, 500  # texts
 TEXTS_AT_A_TIME = 32
@@ -186,3 +188,16 @@ def _counted(ensemble: Ensemble, documents: list[Tokens]) -> tuple[Tensor, Tenso
     counted = np.concatenate([counter.count(counter.analyse(tokens.types), [tokens.ids]) for tokens in documents])
     lengths = torch.tensor([len(tokens.ids) for tokens in documents], dtype=torch.float64)
     return torch.from_numpy(counted).to(device).double(), lengths.to(device)
+
+
+def embed_among(
+    network: Network, batch: Batch, judged: list[tuple[list[int], Population | None]], members: slice
+) -> Embedding:
+    """A batch whose documents are judged with different populations: (rows, population) of each. The network has some
+    of the members that the populations are of."""
+    projected, parts = network.project(batch), []
+    for rows, population in judged:
+        mine = population and Population(population.mean[members], population.texts)
+        parts.append(network.embedding(projected[:, rows], batch.tokens[rows], mine))
+    order = np.argsort([row for rows, _ in judged for row in rows])
+    return Embedding.join(parts, "documents")[torch.from_numpy(order).to(batch.tokens.device)]
