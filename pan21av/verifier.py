@@ -166,7 +166,7 @@ class Verifier:
         What texts have in common is taken off first, as the mean of each member's cohort. So 0 is what two authors
         have on average; 1 is one and the same text.
         """
-        usual = self.network.usual(self.population and self.population.without()).cpu()
+        usual = self.network.usual(None if self.population is None else self.population.without()).cpu()
         y = embedding.vectors.double() - usual[:, None]
         y = y / y.norm(dim=-1, keepdim=True).clamp_min(1e-9) / self.network.n_members**0.5
         return y.transpose(0, 1).flatten(1).float().numpy()

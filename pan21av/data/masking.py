@@ -35,7 +35,12 @@ def mask_token(token: str) -> str:
     low = token.lower()
     ending = next((e for e in ENDINGS if len(low) > len(e) + 1 and low.endswith(e)), "")
     stem = (FILLER * len(token))[: len(token) - len(ending)] + ending
-    return "".join(m.upper() if kind(c) & UPPER else m for m, c in zip(stem, token, strict=True))
+    return "".join(_like(c, m) for c, m in zip(token, stem, strict=True))
+
+
+def _like(char: str, filler: str) -> str:
+    """The filler in the case of a letter; what is no letter stays."""
+    return char if not kind(char) & ALPHA else filler.upper() if kind(char) & UPPER else filler
 
 
 def mask(tokens: Sequence[str], kept: frozenset[str]) -> tuple[str, float]:

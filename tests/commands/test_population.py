@@ -10,7 +10,7 @@ from pan21av.commands.predict import predict
 from pan21av.populations import draw, text_key
 from pan21av.verifier import Verifier
 
-PAIRS = {f"t{n}": (prose(n % 30, 40), prose(100 + n, 30)) for n in range(40)}
+PAIRS = {f"t{n}": (prose(n % 20, 40), prose(100 + n, 30)) for n in range(30)}
 
 
 @pytest.fixture(scope="module")
