@@ -4,7 +4,7 @@
 
     Verifier.load().verify(text, other).probability
 
-Every command is a function here as well: predict, verify, explain, evaluate, info, train.
+Every command is a function here as well: predict, verify, attribute, explain, embed, population, evaluate, info, train.
 """
 
 from __future__ import annotations
@@ -24,18 +24,24 @@ __all__ = [
     "Verdict",
     "Verifier",
     "__version__",
+    "attribute",
+    "embed",
     "evaluate",
     "explain",
     "info",
+    "population",
     "predict",
     "train",
     "verify",
 ]
 
 if TYPE_CHECKING:
+    from .commands.attribute import attribute
+    from .commands.embed import embed
     from .commands.evaluate import evaluate
     from .commands.explain import explain
     from .commands.info import info
+    from .commands.population import population
     from .commands.predict import predict
     from .commands.verify import verify
     from .errors import PanError
@@ -49,9 +55,12 @@ _HOMES = {
     "PanError": "errors",
     "Verdict": "verdict",
     "Verifier": "verifier",
+    "attribute": "commands.attribute",
+    "embed": "commands.embed",
     "evaluate": "commands.evaluate",
     "explain": "commands.explain",
     "info": "commands.info",
+    "population": "commands.population",
     "predict": "commands.predict",
     "train": "training.run",
     "verify": "commands.verify",

@@ -13,7 +13,6 @@ import click
 import orjson
 
 from . import __version__
-from .data.textfiles import read_text
 from .errors import PanError
 
 models_option = click.option(
@@ -27,6 +26,14 @@ engine_option = click.option(
 )  # fmt: skip
 address_option = click.option("--address", help="Of the Ray cluster; default: RAY_ADDRESS, else one on this machine.")
 
+population_option = click.option(
+    "--population", metavar="FILE|FOLDER",
+    help="10 to 500 other texts of this kind, by other people: files, JSON lines, or a kept .npz.",
+)  # fmt: skip
+prior_option = click.option(
+    "--prior", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="The probability of one author before the texts were read, if not a half.",
+)  # fmt: skip
 resources_option = click.option("--resources", help="What a Ray task asks for, as in CPU=2,GPU=0.5.")
 
 
@@ -77,7 +84,7 @@ def main(debug: bool, quiet: bool) -> None:
 @main.command()
 @click.option(
     "-i", "--input", "source", envvar=["inputDataset", "TIRA_INPUT_DATASET"], required=True, metavar="FILE|DIR|-",
-    help="Trials as JSON lines; on TIRA taken from $inputDataset.",
+    help="Trials as JSON lines, or a folder of PAN's problem folders; on TIRA taken from $inputDataset.",
 )  # fmt: skip
 @click.option(
     "-o", "--output", envvar=["outputDir", "TIRA_OUTPUT_DIR"], required=True, metavar="DIR",
@@ -86,8 +93,13 @@ def main(debug: bool, quiet: bool) -> None:
 @models_option
 @device_option
 @threads_option
+@click.option(
+    "--population", metavar="FILE|FOLDER|self",
+    help="Other texts of this kind, by other people; `self` samples the input. PAN's trials are to be answered one by "
+    "one, so for those leave it out.",
+)  # fmt: skip
 @click.option("--lenient", is_flag=True, help="Skip lines that are not trials, instead of stopping.")
-@click.option("--details", is_flag=True, help="Also write what every member says of every pair, to details.npy.")
+@click.option("--details", is_flag=True, help="Also write what every member says (details.npy), and ratios.csv.")
 @engine_option
 @address_option
 @resources_option
@@ -99,31 +111,74 @@ def predict(source: str, output: str, **options: Any) -> None:
 
 
 @main.command()
-@click.argument("first", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("second", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("questioned", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("known", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@prior_option
+@population_option
 @models_option
 @device_option
 @threads_option
-def verify(first: Path, second: Path, as_json: bool, **options: Any) -> None:
-    """Compare two text files."""
+def verify(questioned: Path, known: tuple[Path, ...], as_json: bool, prior: float | None, **options: Any) -> None:
+    """Compare a text file with another, or with several (files or folders) that one person wrote."""
+    from .commands.verify import format_verdict, verdict_dict
     from .commands.verify import verify as run
+    from .data.gather import read_text, read_texts
+
+    verdict = run(read_text(questioned), list(read_texts(list(known)).values()), **options)
+    click.echo(orjson.dumps(verdict_dict(verdict, prior)) if as_json else format_verdict(verdict, prior))
+
+
+@main.command()
+@click.argument("questioned", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--known", "people", required=True, type=click.Path(exists=True, path_type=Path), metavar="FOLDER",
+    help="A folder, or a file, for each person who may have written it.",
+)  # fmt: skip
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A page, .html, with a matrix.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@prior_option
+@population_option
+@models_option
+@device_option
+@threads_option
+def attribute(questioned: tuple[Path, ...], people: Path, as_json: bool, prior: float | None, **options: Any) -> None:
+    """Who of several people wrote a text, or none of them? Each is judged alone, and they are ranked."""
+    from .commands.attribute import attribute as run
+    from .commands.attribute import format_attributions, report_dict
+    from .data.gather import read_people, read_texts
     from .verdict import CAUTION
 
-    verdict = run(read_text(first), read_text(second), **options)
+    found = run(read_texts(list(questioned)), read_people(people), **options)
     if as_json:
-        click.echo(orjson.dumps(verdict.to_dict()))
-        return
-    click.echo(f"{verdict.words[0].upper()}{verdict.words[1:]} (probability of one author: {verdict.probability:.3f}).")
-    click.echo(CAUTION)
-    for note in verdict.notes:
-        click.echo(f"Note: {note}.")
-    click.echo(
-        f"Of {verdict.abstained + verdict.same + verdict.different} members {verdict.abstained} abstained, "
-        f"{verdict.same} said same, {verdict.different} different."
-    )
-    if verdict.kind:
-        click.echo(f"{verdict.kind[0].upper()}{verdict.kind[1:]}.")
+        click.echo(orjson.dumps(report_dict(found, prior)))
+    else:
+        click.echo(f"{format_attributions(found, prior)}\n{CAUTION}")
+
+
+@main.command()
+@click.option("-i", "--input", "source", required=True, metavar="FILE|FOLDER", help="Files, or JSON lines.")
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file, .npz")
+@models_option
+def population(source: str, output: Path, **options: Any) -> None:
+    """Keep 10 to 500 texts of a kind, by other people, for --population; for one ensemble."""
+    from .commands.population import population as run
+
+    click.echo(f"{run(source, output, **options).words} -> {output}")
+
+
+@main.command()
+@click.option("-i", "--input", "source", required=True, metavar="FILE", help='JSON lines {"id", "text"}.')
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file, .npz")
+@population_option
+@models_option
+@device_option
+@threads_option
+def embed(source: str, output: Path, **options: Any) -> None:
+    """Documents to style vectors, whose cosine tells how alike two are."""
+    from .commands.embed import embed as run
+
+    run(source, output, **options)
 
 
 @main.command()
@@ -133,6 +188,8 @@ def verify(first: Path, second: Path, as_json: bool, **options: Any) -> None:
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The page, .html")
 @click.option("-i", "--input", "source", metavar="FILE|DIR", help="A pairs.jsonl to take the trial --id from.")
 @click.option("--id", "trial", help="Which trial of -i.")
+@prior_option
+@population_option
 @models_option
 @device_option
 @threads_option
@@ -140,6 +197,7 @@ def explain(texts: tuple[Path, ...], output: Path, source: str | None, trial: st
     """A page on one pair: verdict, members, scores, habits, and where the encoder looked."""
     from .commands.explain import explain as run
     from .commands.explain import find_trial
+    from .data.gather import read_text
 
     if len(texts) == 2 and source is None and trial is None:
         first, second = map(read_text, texts)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import reprlib
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,51 +16,51 @@ import torch
 
 from .data.batch import Batch, batch_of
 from .data.fitness import Shares
-from .data.tokeniser import Tokens, encode_all
-from .data.trials import Trial, usable_texts
-from .errors import InputError
+from .data.tokeniser import Tokens, encode_all, encode_documents
+from .data.trials import Trial, trial_of
+from .document import Document, document_key, notes_on, texts_that_count
 from .network.checkpoint import Ensemble, find_ensemble, load_ensemble
 from .network.embedding import Embedding
-from .network.network import Network
+from .network.network import Network, Population
+from .populations import PopulationTexts, embed_among, project_population
 from .runtime.device import choose_device, describe, one_torch_thread, warn_without_kernel
 from .runtime.parallel import ordered_map, usable_cores
-from .verdict import BOTH, TEXTS, Note, Verdict, verdicts
+from .verdict import TEXTS, Note, Verdict, compare_texts, validated_bounds, verdicts
 
-PAIRS_PER_CHUNK = 32  # embedded together: enough to share token types, little enough memory
+# What is embedded together: enough to share token types, little enough memory; short texts come by the hundred, long
+# ones by the dozen. Counted before texts are read: their characters tell about how many tokens they have.
+TOKENS_PER_CHUNK = 320_000
+FIRST_CHUNK, GROWTH = 20_000, 4  # the first is small, so that answers come soon, each next one so many times larger
+CHARS_PER_TOKEN = 4
+TOKENS_PER_DOCUMENT, TOKENS_PER_PAIR = 256, 64  # what either costs beside the tokens, as if it were tokens
+PAIRS_SCORED = 256  # together
 MAX_CACHED = 4_000  # documents remembered, should they come again: 54 MB of 21 members
 CHUNKS_UNDER_WAY = 2
 CHUNKS_TOKENISED_AHEAD = 3
 
 
-@dataclass(eq=False)
-class _Document:
-    """A distinct text, and what becomes of it when its chunk has been computed."""
-
-    key: bytes
-    text: str  # "" once it was read
-    embedding: Embedding | None = None  # D = 1
-    notes: dict[str, str] = field(default_factory=dict)  # {kind: words}
-    undecidable: bool = False  # of such a text nothing can be said: it is not embedded
-
-
 @dataclass(frozen=True)
 class _Chunk:
     trials: list[Trial]
-    pairs: list[tuple[_Document, _Document] | None]  # None: no two usable texts
+    pairs: list[tuple[Document, Document] | None]  # None: no two usable texts
     remarks: list[tuple[Note, ...]]  # on every pair as such
-    new: list[_Document]  # to be read; the rest is known
+    new: list[Document]  # to be read; the rest is known
 
 
 class Verifier:
     """An ensemble that answers. Not for use from several threads at once."""
 
-    def __init__(self, ensemble: Ensemble, device: torch.device, threads: int) -> None:
+    def __init__(
+        self, ensemble: Ensemble, device: torch.device, threads: int, population: PopulationTexts | None = None
+    ) -> None:
         self.ensemble, self.device, self.threads = ensemble, device, threads
+        self.population = None if population is None else population.to(device)
         self.network, self.config = ensemble.network, ensemble.network.config
         # On the CPU one member a thread; a GPU takes them all at once.
         members = [self.network.member(m) for m in range(self.network.n_members)]
         self._networks = members if device.type == "cpu" else [self.network]
-        self._known: OrderedDict[bytes, _Document] = OrderedDict()
+        self._scores = self.network.scores_in_double()
+        self._known: OrderedDict[bytes, Document] = OrderedDict()
 
     @classmethod
     def load(
@@ -74,20 +71,34 @@ class Verifier:
         warn_without_kernel(chosen)
         return cls(load_ensemble(find_ensemble(models), chosen), chosen, threads or usable_cores())
 
+    def with_population(self, texts: Iterable[str] | PopulationTexts) -> Verifier:
+        """One that knows 10 to 500 texts of the kind that it is asked about, by other people; it shares the weights.
+
+        Of more texts it draws some. InputError if too few are of any use.
+        """
+        if not isinstance(texts, PopulationTexts):
+            texts = project_population(self.ensemble, texts)
+        return Verifier(self.ensemble, self.device, self.threads, texts)
+
+    @property
+    def ratio_bounds(self) -> tuple[float, float] | None:
+        """Of log10 likelihood ratios, by the pairs that the ensemble was validated on."""
+        return validated_bounds(self.ensemble.info)
+
     @property
     def description(self) -> str:
         return describe(self.device, self.threads)
 
     # ---- what one asks for ---------------------------------------------------------------------------
 
-    def verify(self, first: str, second: str) -> Verdict:
-        """One pair of texts."""
-        return next(self.predict([(first, second)]))
+    def verify(self, questioned: str, known: str | Sequence[str]) -> Verdict:
+        """A text, and another or several that one person wrote: one verdict from all of them."""
+        return next(self.predict([(questioned, known)]))
 
-    def predict(self, pairs: Iterable[tuple[str, str] | None]) -> Iterator[Verdict]:
+    def predict(self, pairs: Iterable[tuple[str, str | Sequence[str]] | None]) -> Iterator[Verdict]:
         """Verdicts in the order of `pairs`, as they come; None stands for a pair without usable texts, and a pair with
-        an empty text is such a one. InputError names what is no pair of strings."""
-        trials = (_trial(number, pair) for number, pair in enumerate(pairs))
+        an empty text is such a one. InputError names what is no pair of strings, or of a string and several."""
+        trials = (trial_of(number, pair) for number, pair in enumerate(pairs))
         return (verdict for _, verdict in self.answer(trials))
 
     def answer(
@@ -95,16 +106,18 @@ class Verifier:
         trials: Iterable[Trial],
         *,
         pool: ProcessPoolExecutor | None = None,
-        pairs_per_chunk: int = PAIRS_PER_CHUNK,
+        tokens_per_chunk: int = TOKENS_PER_CHUNK,
     ) -> Iterator[tuple[Trial, Verdict]]:
         """Trials in order, each with its verdict. `pool` tokenises in worker processes, ahead of the network."""
-        tokenise = partial(encode_all, **self._reading)
-        chunks = self._chunks(iter(trials), pairs_per_chunk)
-        jobs = ((chunk, [document.text for document in chunk.new]) for chunk in chunks)
+        tokenise = partial(encode_documents, **self._reading)
+        chunks = self._chunks(iter(trials), tokens_per_chunk)
+        jobs = ((chunk, [document.texts for document in chunk.new]) for chunk in chunks)
         under_way: deque[tuple[_Chunk, list[Future[Embedding]]]] = deque()
         with self._workers() as threads:
             for chunk, tokens in ordered_map(tokenise, jobs, pool, CHUNKS_TOKENISED_AHEAD):
-                under_way.append((chunk, self._start(self._readable(chunk.new, tokens), threads)))
+                fit = self._readable(chunk.new, tokens)
+                left_out = [document.left_out for document in chunk.new if not document.undecidable]
+                under_way.append((chunk, self._start(fit, threads, left_out)))
                 if len(under_way) == CHUNKS_UNDER_WAY:
                     yield from self._finish(*under_way.popleft())
             while under_way:
@@ -116,9 +129,10 @@ class Verifier:
         with torch.inference_mode():
             parts = [self.network.embedding(nothing, nothing[0, :, 0]).to(torch.device("cpu"))]
         with self._workers() as threads:
-            for at in range(0, len(texts), 2 * PAIRS_PER_CHUNK):
-                tokens = encode_all(texts[at : at + 2 * PAIRS_PER_CHUNK], **self._reading)
-                parts.append(self._join(self._start(tokens, threads)).to(torch.device("cpu")))
+            for some in self._portions(texts):
+                left_out = [self.population.among([text]) if self.population else frozenset() for text in some]
+                tasks = self._start(encode_all(some, **self._reading), threads, left_out)
+                parts.append(self._join(tasks).to(torch.device("cpu")))
         return Embedding.join(parts, "documents")
 
     def compare(self, first: Embedding, second: Embedding) -> list[Verdict]:
@@ -145,6 +159,18 @@ class Verifier:
             answers.append(Verdict.unusable(self.network.n_members, notes) if notes else verdict)
         return answers
 
+    @torch.inference_mode()
+    def vectors(self, embedding: Embedding) -> np.ndarray:
+        """Documents as rows (D, M x L) of length one, whose dot product is the members' mean cosine.
+
+        What texts have in common is taken off first, as the mean of each member's cohort. So 0 is what two authors
+        have on average; 1 is one and the same text.
+        """
+        usual = self.network.usual(None if self.population is None else self.population.without()).cpu()
+        y = embedding.vectors.double() - usual[:, None]
+        y = y / y.norm(dim=-1, keepdim=True).clamp_min(1e-9) / self.network.n_members**0.5
+        return y.transpose(0, 1).flatten(1).float().numpy()
+
     # ---- how it is done ------------------------------------------------------------------------------
 
     @contextmanager
@@ -156,29 +182,57 @@ class Verifier:
             finally:
                 threads.shutdown(cancel_futures=True)
 
-    def _chunks(self, trials: Iterator[Trial], size: int) -> Iterator[_Chunk]:
-        """Which documents of a chunk are new: each distinct text is embedded once, as long as it is remembered."""
-        waiting: dict[bytes, _Document] = {}  # embedded by a chunk that is under way
+    def _cost(self, *texts: str) -> int:
+        """About how many tokens of a document are to be read, and what it costs beside."""
+        tokens = (min(len(text) // CHARS_PER_TOKEN, self.config.max_tokens) for text in texts)
+        return sum(tokens) + TOKENS_PER_DOCUMENT
 
-        def document(text: str, new: list[_Document]) -> _Document:
-            key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    def _portions(self, texts: Sequence[str]) -> Iterator[Sequence[str]]:
+        """As many texts at a time as make a chunk."""
+        first = tokens = 0
+        for number, text in enumerate(texts, 1):
+            tokens += self._cost(text)
+            if tokens >= TOKENS_PER_CHUNK or number == len(texts):
+                yield texts[first:number]
+                first, tokens = number, 0
+
+    def _chunks(self, trials: Iterator[Trial], size: int) -> Iterator[_Chunk]:
+        """Trials until there are `size` tokens to read, and which of their documents are new: each distinct text is
+        embedded once, as long as it is remembered."""
+        waiting: dict[bytes, Document] = {}  # embedded by a chunk that is under way
+        new: list[Document] = []
+
+        def document(texts: tuple[str, ...], left_out: frozenset[bytes]) -> Document:
+            key = document_key(texts, left_out)
             if key in self._known:
                 self._known.move_to_end(key)
                 return self._known[key]
             if key not in waiting:
-                waiting[key] = _Document(key, text)
+                waiting[key] = Document(key, texts, left_out)
                 new.append(waiting[key])
             return waiting[key]
 
-        while part := list(islice(trials, size)):
-            for key in [key for key in waiting if key in self._known]:
-                del waiting[key]
-            new: list[_Document] = []
-            pairs = [
-                None if trial.texts is None else (document(trial.texts[0], new), document(trial.texts[1], new))
-                for trial in part
-            ]
-            remarks = [() if trial.texts is None else _compare_texts(*trial.texts) for trial in part]
+        def pair(texts: tuple[str, ...]) -> tuple[Document, Document]:
+            left_out = self.population.among(texts) if self.population else frozenset()
+            return document(texts[:1], left_out), document(tuple(dict.fromkeys(texts[1:])), left_out)
+
+        part: list[Trial] = []
+        pairs: list[tuple[Document, Document] | None] = []
+        remarks: list[tuple[Note, ...]] = []
+        room = limit = min(FIRST_CHUNK, size)
+        for trial in trials:
+            seen = len(new)
+            part.append(trial)
+            pairs.append(None if trial.texts is None else pair(trial.texts))
+            room -= TOKENS_PER_PAIR + sum(self._cost(*one.texts) for one in new[seen:])
+            remarks.append(() if trial.texts is None else compare_texts(trial.texts))
+            if room <= 0:
+                yield _Chunk(part, pairs, remarks, new)
+                part, pairs, remarks, new = [], [], [], []
+                for key in [key for key in waiting if key in self._known]:
+                    del waiting[key]
+                room = limit = min(GROWTH * limit, size)
+        if part:
             yield _Chunk(part, pairs, remarks, new)
 
     @property
@@ -191,30 +245,49 @@ class Verifier:
             "mend": ensemble.limits is not None,
         }
 
-    def _readable(self, documents: list[_Document], tokens: list[Tokens]) -> list[Tokens]:
+    def _readable(self, documents: list[Document], tokens: list[list[Tokens]]) -> list[Tokens]:
         """The tokens of those documents that something can be said of; the others are told why."""
         fit = []
-        for document, read in zip(documents, tokens, strict=True):
-            document.text, document.notes = "", dict(read.notes)
-            limits = self.ensemble.limits
-            fault = limits.fault(Shares.of(read, self.ensemble.vocabulary)) if limits else None
-            if fault is not None:
+        for document, texts in zip(documents, tokens, strict=True):
+            document.texts = ()
+            own, document.notes = texts_that_count(texts, self._fault)
+            read = Tokens.join(own)
+            if fault := self._fault(read):
                 document.undecidable = True
-                document.notes[fault[0]] = fault[1]
+                document.notes.append((fault[0], "", fault[1]))
             else:
                 fit.append(read)
         return fit
 
-    def _start(self, tokens: list[Tokens], threads: ThreadPoolExecutor) -> list[Future[Embedding]]:
-        """Begin to embed documents: a task for each member, or one for all."""
+    def _fault(self, read: Tokens) -> tuple[str, str] | None:
+        """Why nothing can be said of a document, (kind, words)."""
+        limits = self.ensemble.limits
+        return limits.fault(Shares.of(read, self.ensemble.vocabulary)) if limits else None
+
+    def _start(
+        self, tokens: list[Tokens], threads: ThreadPoolExecutor, left_out: list[frozenset[bytes]]
+    ) -> list[Future[Embedding]]:
+        """Begin to embed documents: a task for each member, or one for all. `left_out` of the population, by each."""
         if not tokens:
             return []
         batch = batch_of(tokens, self.ensemble.vocabulary, self.config)
-        return [threads.submit(self._embed, network, batch) for network in self._networks]
+        if self.population is None:
+            return [threads.submit(self._embed, network, batch) for network in self._networks]
+        groups: dict[frozenset[bytes], list[int]] = {}
+        for row, keys in enumerate(left_out):
+            groups.setdefault(keys, []).append(row)
+        judged = [(rows, self.population.without(keys)) for keys, rows in groups.items()]
+        return [threads.submit(self._embed_among, number, batch, judged) for number in range(len(self._networks))]
 
     @torch.inference_mode()
     def _embed(self, network: Network, batch: Batch) -> Embedding:
         return network.embed(batch.to(self.device))
+
+    @torch.inference_mode()
+    def _embed_among(self, member: int, batch: Batch, judged: list[tuple[list[int], Population | None]]) -> Embedding:
+        """As one member, or all of them on a GPU."""
+        only = slice(member, member + 1) if len(self._networks) > 1 else slice(None)
+        return embed_among(self._networks[member], batch.to(self.device), judged, only)
 
     @staticmethod
     def _join(tasks: list[Future[Embedding]]) -> Embedding:
@@ -224,7 +297,7 @@ class Verifier:
         embedding = self._join(tasks) if tasks else None
         for row, document in enumerate(document for document in chunk.new if not document.undecidable):
             assert embedding is not None
-            document.embedding = embedding[row : row + 1]
+            document.embedding = embedding[[row]]  # a copy, or all of the chunk would be remembered with it
         for document in chunk.new:
             self._known[document.key] = document
         while len(self._known) > MAX_CACHED:
@@ -234,7 +307,7 @@ class Verifier:
             if pair is None:
                 yield trial, Verdict.unusable(self.network.n_members)
             elif pair[0].undecidable or pair[1].undecidable:
-                yield trial, Verdict.unusable(self.network.n_members, _notes(pair, remarks))
+                yield trial, Verdict.unusable(self.network.n_members, notes_on(pair, remarks))
             else:
                 yield trial, next(answers)
 
@@ -243,12 +316,12 @@ class Verifier:
         documents, notes = [], []
         for pair, remarks in zip(chunk.pairs, chunk.remarks, strict=True):
             if pair is not None and pair[0].embedding is not None and pair[1].embedding is not None:
-                documents += [pair[0].embedding, pair[1].embedding]
-                notes.append(_notes(pair, remarks))
-        if not documents:
-            return iter(())
-        both = Embedding.join(documents, "documents")
-        return self._score(both, slice(0, None, 2), slice(1, None, 2), notes)
+                documents.append((pair[0].embedding, pair[1].embedding))
+                notes.append(notes_on(pair, remarks))
+        for at in range(0, len(documents), PAIRS_SCORED):
+            some = slice(at, at + PAIRS_SCORED)
+            both = Embedding.join([embedding for pair in documents[some] for embedding in pair], "documents")
+            yield from self._score(both, slice(0, None, 2), slice(1, None, 2), notes[some])
 
     def _score(
         self,
@@ -257,40 +330,14 @@ class Verifier:
         second: slice | torch.Tensor,
         notes: list[tuple[Note, ...]],
     ) -> Iterator[Verdict]:
-        """Verdicts on the pairs of documents in rows `first` and `second`."""
+        """Verdicts on the pairs of documents in rows `first` and `second`.
+
+        In double precision: the last bits, which depend on the other pairs, are then rounded away.
+        """
         with torch.inference_mode():
-            pair = embedding.pair(first, second)
-            said = self.network.score(pair)
-            scores = said.stacked().numpy().astype(np.float64)
-            distances = pair.distance.mean(0).cpu().numpy()
-            familiar = None if said.familiar is None else said.familiar.cpu().numpy()
-        return verdicts(scores, distances, notes, familiar)
-
-
-def _trial(number: int, pair: tuple[str, str] | None) -> Trial:
-    if pair is not None:
-        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
-            raise InputError(f"pair {number} is not two strings, but {reprlib.repr(pair)}")
-        pair = usable_texts(list(pair))
-    return Trial(str(number), pair)
-
-
-def _compare_texts(first: str, second: str) -> tuple[Note, ...]:
-    """Remarks on two texts that are not two."""
-    first, second = " ".join(first.split()), " ".join(second.split())
-    if first == second:
-        return (Note("identical", BOTH, "the two are identical, so there is nothing to compare"),)
-    shorter, longer, where = (first, second, TEXTS[0]) if len(first) < len(second) else (second, first, TEXTS[1])
-    if shorter in longer:
-        return (Note("contained", where, "all of it stands in the other text"),)
-    return ()
-
-
-def _notes(pair: tuple[_Document, _Document], remarks: tuple[Note, ...]) -> tuple[Note, ...]:
-    """On the pair, and on either text."""
-    own = (
-        Note(kind, where, words)
-        for document, where in zip(pair, TEXTS, strict=True)
-        for kind, words in document.notes.items()
-    )
-    return (*remarks, *own)
+            pair = embedding.double().pair(first, second)
+            said = self._scores.score(pair)
+            scores = said.stacked().float().numpy().astype(np.float64)
+            distances = pair.distance.mean(0).float().cpu().numpy()
+            familiar = None if said.familiar is None else said.familiar.float().cpu().numpy()
+        return verdicts(scores, distances, notes, familiar, self.ratio_bounds)

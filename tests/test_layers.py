@@ -14,6 +14,7 @@ LAYERS = [
     "data",
     "network",
     "runtime",
+    "populations document",
     "verifier",
     "engines",
     "commands training",

@@ -1,10 +1,11 @@
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from pan21av.verdict import Note, Verdict, verdicts
+from pan21av.verdict import Note, Verdict, compare_texts, ratio_bounds, verdicts
 
 
 @pytest.mark.parametrize(
@@ -82,6 +83,7 @@ def test_as_json():
     verdict = Verdict(0.75, 0, 1, 0, scores, 1.5, (note,))
     assert json.loads(json.dumps(verdict.to_dict())) == {
         "probability": 0.75, "words": "weak support for the same author", "decision": True,
+        "log10_lr": None, "log10_lr_bounds": None,
         "members": 1, "abstained": 0, "same": 1, "different": 0, "distance": 1.5, "familiar": None,
         "notes": [{"kind": "cut", "where": "first text", "words": "only its beginning"}],
         "scores": {"dml": [0.25], "bfs": [0.5], "ual": [0.75], "o2d2": [0.125]},
@@ -100,3 +102,66 @@ def test_equal_verdicts():
     others = (Verdict(0.75, 0, 1, 0, np.full((4, 1), 0.5), 1.5), Verdict(0.75, 0, 1, 0), Verdict.unusable(1))
     for other in (*others, replace(one(), familiar=1)):
         assert one() != other
+
+
+# ---- likelihood ratios -------------------------------------------------------------------------------
+
+BOUNDS = ratio_bounds(400, 1000)
+
+
+def test_bounds_are_what_so_many_pairs_can_show():
+    assert ratio_bounds(400, 1000) == pytest.approx((math.log10(1 / 400), 3))
+    assert ratio_bounds(0, 0) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("probability", "ratio", "bounded"),
+    [(0.75, 3, False), (0.25, 1 / 3, False), (0.9999, 1000, True), (1.0, 1000, True), (0.0001, 1 / 400, True)],
+)
+def test_the_ratio_is_the_odds_within_bounds(probability, ratio, bounded):
+    verdict = Verdict(probability, 0, 1, 0, bounds=BOUNDS)
+    assert 10**verdict.log10_lr == pytest.approx(ratio)
+    assert verdict.bounded is bounded
+    assert ("cut there" in verdict.ratio_words) is bounded
+    assert "no ratio beyond 1/400 and 1,000" in verdict.ratio_words
+    first, second = verdict.ratio_words.split(" times as probable if ")[1].split(" as if ")
+    assert ("another person" in first) is (probability < 0.5)
+    assert ("another person" in second) is (probability > 0.5)
+
+
+def test_few_validation_pairs_allow_no_strong_words():
+    assert Verdict(0.999, 0, 1, 0).words == "moderately strong support for the same author"
+    assert Verdict(0.999, 0, 1, 0, bounds=ratio_bounds(50, 50)).words == "moderate support for the same author"
+
+
+def test_another_prior():
+    """By Bayes' rule, from a ratio of 3."""
+    verdict = Verdict(0.75, 0, 1, 0, bounds=BOUNDS)
+    assert verdict.posterior(0.5) == pytest.approx(0.75)
+    assert verdict.posterior(0.1) == pytest.approx(0.1 * 3 / (0.1 * 3 + 0.9 * 1))
+    assert Verdict(1.0, 0, 1, 0, bounds=BOUNDS).posterior(0.5) == pytest.approx(1000 / 1001)
+    for prior in (0, 1, -1):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            verdict.posterior(prior)
+
+
+def test_no_ratio():
+    """Where the members cannot tell nothing is learnt; where validation is unknown nothing is claimed."""
+    silent, unvalidated = Verdict(0.5, 3, 0, 0, bounds=BOUNDS), Verdict(0.75, 0, 1, 0)
+    assert silent.log10_lr is unvalidated.log10_lr is None
+    assert (silent.posterior(0.2), unvalidated.posterior(0.2)) == (0.2, None)
+    assert "cannot tell" in silent.ratio_words
+    assert "does not say how many pairs" in unvalidated.ratio_words
+
+
+# ---- several known texts -----------------------------------------------------------------------------
+
+
+def test_remarks_on_several_known_texts():
+    one, two, three = "a b c d", "e f g", "x a b c d y"
+    assert compare_texts([one, two]) == ()
+    found = compare_texts([one, two, "a  b c d", three, two, "b c"])
+    assert [(note.kind, note.where) for note in found] == [
+        ("identical", "known text 2"), ("contained", "first text"), ("contained", "known text 5"),
+        ("repeated", "known text 4"),
+    ]  # fmt: skip

@@ -16,7 +16,7 @@ from pan21av.network.embedding import Embedding
 from pan21av.network.network import Network
 from pan21av.runtime.parallel import worker_pool
 from pan21av.verdict import Verdict
-from pan21av.verifier import Verifier
+from pan21av.verifier import TOKENS_PER_CHUNK, TOKENS_PER_DOCUMENT, Verifier
 from pan21av.vote import SCORES
 
 needs_kernel = pytest.mark.skipif(not kernel.available(), reason="the native kernel was not built")
@@ -69,10 +69,23 @@ def test_order_batch_and_neighbours_do_not_matter(verifier):
     expected = probabilities(verifier.predict(pairs))
     assert len(set(expected)) > 10
     trials = [Trial(str(n), pair) for n, pair in enumerate(pairs)][::-1]
-    for size in (1, 7, 100):
-        found = list(fresh(verifier).answer(trials, pairs_per_chunk=size))
+    for size in (1, 5_000, 100_000):
+        found = list(fresh(verifier).answer(trials, tokens_per_chunk=size))
         assert [trial for trial, _ in found] == trials
         np.testing.assert_allclose(probabilities(v for _, v in found)[::-1], expected, atol=1e-6, rtol=0)
+
+
+@needs_kernel
+@pytest.mark.parametrize("which", ALL)
+def test_answers_are_the_same_to_the_last_bit_in_any_company(which, request):
+    """So that a run may be resumed, or cut into shards, after any pair."""
+    verifier = request.getfixturevalue(which)
+    trials = [Trial(str(n), (prose(n, 5 + 13 * n), prose(99 - n, 400 - 9 * n))) for n in range(40)]
+    expected = dict(fresh(verifier).answer(trials))
+    for size, some in ((1, trials), (5_000, trials[::-1]), (320_000, trials[3:]), (100, trials[:17])):
+        for trial, verdict in fresh(verifier).answer(some, tokens_per_chunk=size):
+            np.testing.assert_array_equal(verdict.scores, expected[trial].scores)
+            assert verdict == expected[trial]
 
 
 @needs_kernel
@@ -136,7 +149,7 @@ def test_repeated_documents_are_embedded_once(verifier, embedded):
     pairs = [(a, b) for a in texts for b in texts]
     asked = fresh(verifier)
     trials = [Trial(f"{n}", pair) for n, pair in enumerate(pairs)]
-    assert len(list(asked.answer(trials, pairs_per_chunk=10))) == 81
+    assert len(list(asked.answer(trials, tokens_per_chunk=3_000))) == 81
     assert sum(embedded) == 9 * 3  # by each of three members
     asked.verify(texts[3], texts[5])
     assert sum(embedded) == 9 * 3  # they are remembered
@@ -164,10 +177,37 @@ def test_no_more_is_read_than_is_needed(verifier):
             read.append(n)
             yield Trial(str(n), (prose(n, 5), prose(n + 1, 5)))
 
-    answers = verifier.answer(trials(), pairs_per_chunk=2)
+    answers = verifier.answer(trials(), tokens_per_chunk=1)
     next(answers)
-    assert len(read) <= 2 * 3
+    assert len(read) <= 3
     answers.close()
+
+
+def test_chunks_hold_so_many_tokens_and_grow(verifier, embedded):
+    """Short texts come by the hundred, long ones by the dozen; the first answers come soon."""
+    members = 3
+    for words, most_at_first, least_at_last in ((5, 100, 500), (170, 60, 100)):
+        embedded.clear()
+        pairs = [(prose(n, words), prose(n + 5000, words)) for n in range(1200)]
+        assert len(set(pairs)) == 1200
+        assert len(list(fresh(verifier).predict(pairs))) == 1200
+        chunks = embedded[::members]
+        assert 2 <= chunks[0] <= most_at_first
+        assert max(chunks) >= least_at_last
+        tokens = [size * (TOKENS_PER_DOCUMENT + words) for size in chunks]
+        assert max(tokens) <= 1.5 * TOKENS_PER_CHUNK
+
+
+def test_a_text_against_very_many(verifier):
+    """Nothing is new in them, yet a chunk of pairs has an end."""
+    pair = (prose(1), prose(2))
+    asked = fresh(verifier)
+    read = []
+    answers = asked.predict(read.append(n) or pair for n in range(50_000))
+    for _ in range(1000):
+        next(answers)
+    answers.close()
+    assert len(read) < 20_000
 
 
 def test_trials_keep_their_ids(verifier):
@@ -184,9 +224,9 @@ def test_trials_keep_their_ids(verifier):
 
 def test_worker_processes_change_nothing(verifier):
     trials = [Trial(str(n), None if n % 7 == 3 else (prose(n), prose(n + 9))) for n in range(30)]
-    expected = list(fresh(verifier).answer(trials, pairs_per_chunk=8))
+    expected = list(fresh(verifier).answer(trials, tokens_per_chunk=8_000))
     with worker_pool(1) as pool:
-        assert list(fresh(verifier).answer(trials, pool=pool, pairs_per_chunk=8)) == expected
+        assert list(fresh(verifier).answer(trials, pool=pool, tokens_per_chunk=8_000)) == expected
 
 
 def test_nothing_asked_nothing_answered(verifier):

@@ -9,8 +9,8 @@ from ..data.trials import TrialFile
 from ..errors import InputError
 from ..files import write_whole
 from ..verdict import TEXTS, Verdict
-from ..verifier import Verifier
 from .page import render
+from .population import load_verifier
 
 
 def explain(
@@ -19,14 +19,17 @@ def explain(
     output: str | os.PathLike[str],
     *,
     names: tuple[str, str] = TEXTS,
+    prior: float | None = None,
+    population: str | os.PathLike[str] | None = None,
     models: str | os.PathLike[str] | None = None,
     device: str = "auto",
     threads: int | None = None,
 ) -> Verdict:
-    """Write a page on one pair to `output`; it needs no network, and texts in it are data, never markup."""
-    verifier = Verifier.load(models, device=device, threads=threads)
+    """Write a page on one pair to `output`; it needs no network, and texts in it are data, never markup. `prior` is
+    the probability of one author before the texts were read, if not a half."""
+    verifier = load_verifier(models, device, threads, population)
     verdict = verifier.verify(first, second)
-    page = render(verifier, verdict, (first, second), names)
+    page = render(verifier, verdict, (first, second), names, prior)
     write_whole(Path(output), page.encode("utf-8", "replace"))
     return verdict
 
@@ -39,5 +42,7 @@ def find_trial(source: str, trial: str) -> tuple[str, str]:
             if entry.id == trial:
                 if entry.texts is None:
                     raise InputError(f"{trials.name}: the trial {trial!r} lacks two usable texts")
-                return entry.texts
+                if len(entry.texts) > 2:
+                    raise InputError(f"{trials.name}: the trial {trial!r} has several known texts; a page shows two")
+                return entry.texts[0], entry.texts[1]
         raise InputError(f"{trials.name} holds no trial {trial!r}")

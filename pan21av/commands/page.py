@@ -15,6 +15,7 @@ from ..verdict import CAUTION, Verdict
 from ..verifier import Verifier
 from ..vote import says_same, vote
 from .reading import Habit, Reading, habits, readings
+from .topic import Masked, masked_verdict
 
 SHOWN_WORDS = 15
 MEANINGS = {
@@ -25,29 +26,45 @@ MEANINGS = {
 }
 
 
-def render(verifier: Verifier, verdict: Verdict, texts: tuple[str, str], names: tuple[str, str]) -> str:
+def render(
+    verifier: Verifier,
+    verdict: Verdict,
+    texts: tuple[str, str],
+    names: tuple[str, str],
+    prior: float | None = None,
+) -> str:
     """The whole page."""
     (first, second), batch = readings(verifier, texts)
-    page = Template((files("pan21av.commands") / "page.html").read_text("utf-8"))
-    return page.substitute(
+    return fill(
+        "page.html",
         title=escape(f"{verdict.words}: {names[0]} / {names[1]}"),
         words=escape(verdict.words[0].upper() + verdict.words[1:]),
         tone=_tone(verdict),
         sentence=_sentence(verdict),
+        ratio=escape(_ratio(verdict, prior)),
         caution=escape(CAUTION),
         notes=_notes(verdict),
         scale=_scale(verdict.probability),
         members=verifier.network.n_members,
         dots=_dots(verdict),
         scores=_scores(verdict),
+        topic=_topic(verdict, masked_verdict(verifier, texts) if verdict.scores is not None else None),
         histogram=_histogram(verifier.ensemble.info.get("distances"), verdict.distance),
         habits=_habits(habits(verifier, batch)),
         reading=_reading(names, (first, second)),
         provenance=escape(
             f"pan21av {__version__}, ensemble {verifier.ensemble.name}, {verifier.network.n_members} members. "
             f"Read: {len(first.tokens):,} and {len(second.tokens):,} tokens, of at most {verifier.config.max_tokens:,}."
+            + (f" Judged with {verifier.population.words}." if verifier.population else "")
         ),
     )
+
+
+def fill(template: str, **content: object) -> str:
+    """A template of this folder, in the style that all pages share."""
+    here = files("pan21av.commands")
+    page = Template((here / template).read_text("utf-8"))
+    return page.substitute(style=(here / "style.css").read_text("utf-8"), **content)
 
 
 # ---- the verdict -----------------------------------------------------------------------------------
@@ -65,6 +82,28 @@ def _sentence(verdict: Verdict) -> str:
     if verdict.decision is None:
         return "The answer is exactly 0.5: most members find the pair undecidable."
     return f"The probability that one person wrote both is {p:.3f}; that two did, {1 - p:.3f}."
+
+
+def _ratio(verdict: Verdict, prior: float | None) -> str:
+    words = verdict.ratio_words
+    if prior is not None and (posterior := verdict.posterior(prior)) is not None:
+        words += f" With a prior probability of {prior:g} that of one author becomes {posterior:.3f}."
+    return words
+
+
+def _topic(verdict: Verdict, masked: Masked | None) -> str:
+    if masked is None:
+        return ""
+    cards = "".join(
+        f'<div class="card"><h3>{title}</h3><b>{said.probability:.3f}</b><p class="soft">{escape(said.words)}</p></div>'
+        for title, said in (("As written", verdict), ("Content words masked", masked.verdict))
+    )
+    return (
+        '<h2>Topic</h2><p class="soft">The probability of one author again, with every word masked that is not among '
+        f"the commonest: {masked.share:.0%} of the tokens. What is left is function words, punctuation and how "
+        "sentences are built; it is less evidence, so a milder answer is to be expected. An answer that turns round "
+        f'rested on what the texts are about.</p><div class="cards">{cards}</div>'
+    )
 
 
 def _notes(verdict: Verdict) -> str:

@@ -19,15 +19,19 @@ from ..data.trials import EXPECTED, Inspection, TrialFile
 from ..engines import Answering, find_engine
 from ..errors import EnvironmentFault, InputError
 from ..files import output_folder, write_whole
-from ..network.checkpoint import find_ensemble, manifest_hash, read_manifest
+from ..network.checkpoint import find_ensemble, load_ensemble, manifest_hash, read_manifest
+from ..populations import PopulationTexts, draw, project_population
 from ..runtime.progress import Progress
 from ..verdict import Verdict
-from ..verifier import PAIRS_PER_CHUNK
 from ..vote import SCORES
+from .population import find_population
+from .ratios import write_ratios
 
 log = logging.getLogger("pan21av")
 
 REPORT = "run.json"
+SELF, MOST_OF_SELF = "self", 300  # a population drawn from the input, of so many texts
+ANSWERS_KEPT = 8  # a killed run loses fewer of those it wrote, and goes on after a multiple of it
 
 
 def predict(
@@ -37,6 +41,7 @@ def predict(
     models: str | os.PathLike[str] | None = None,
     device: str = "auto",
     threads: int | None = None,
+    population: str | os.PathLike[str] | None = None,
     lenient: bool = False,
     details: bool = False,
     engine: str = "local",
@@ -45,9 +50,11 @@ def predict(
 ) -> dict[str, Any]:
     """Answer every trial of `input` (a file, a directory with pairs.jsonl, or "-") in `output`/answers.jsonl.
 
+    `population` is a file or folder of other texts of that kind, or "self" for a sample of the input's own.
     `lenient` leaves lines out that are no trials; otherwise they end the run before it begins.
     `details` writes what every member says of every pair to details.npy: (pairs, 4, members), the
-    four being p_DML, p_BFS, p_UAL and p_O2D2. A broken run goes on where it stopped.
+    four being p_DML, p_BFS, p_UAL and p_O2D2; and likelihood ratios to ratios.csv.
+    A broken run goes on where it stopped.
     Returns the run report, which is also written beside the answers as run.json.
     """
     began = time.perf_counter()
@@ -59,17 +66,22 @@ def predict(
         found = _inspect(trials, lenient)
         log.info("pan21av %s, ensemble %s: %d members", __version__, ensemble.name, n_members)
         machines = find_engine(engine, address, resources)
-        workers = stack.enter_context(machines.answering(ensemble, pairs=found.trials, device=device, threads=threads))
+        others = None if population is None else _population(population, ensemble, trials, found)
+        workers = stack.enter_context(
+            machines.answering(ensemble, pairs=found.trials, device=device, threads=threads, population=others)
+        )
         log.info("computing on %s", workers.description)
         resumed = out.start(
-            _identity(found, ensemble, details),
+            _identity(found, ensemble, details, others),
             (trial.id for trial in trials.read(found.skip)),
-            step=PAIRS_PER_CHUNK,
+            step=ANSWERS_KEPT,
             details=(found.trials, len(SCORES), n_members) if details else None,
         )
         loaded = time.perf_counter()
         notes = _answer(workers, trials, found, out, n_members if details else None)
         out.finish()
+        if details:
+            write_ratios(folder, ensemble)
     seconds = time.perf_counter() - loaded
     report = {
         "version": __version__,
@@ -79,6 +91,7 @@ def predict(
         "pairs": out.count,
         "non_responses": out.non_responses,
         "unusable": found.unusable,
+        "population": others and others.to_dict(),
         "notes": dict(notes.most_common()),
         "lines_left_out": len(found.skip),
         "resumed_after": resumed,
@@ -101,10 +114,22 @@ def _tell(report: dict[str, Any], answers: Path) -> None:
     )  # fmt: skip
 
 
-def _identity(found: Inspection, ensemble: Path, details: bool) -> dict[str, Any]:
+def _population(place: str | os.PathLike[str], ensemble: Path, trials: TrialFile, found: Inspection) -> PopulationTexts:
+    """What the trials are judged with; of their own texts a sample that depends on nothing but the texts."""
+    loaded = load_ensemble(ensemble)
+    if os.fspath(place) != SELF:
+        return find_population(place, loaded)
+    texts = (text for trial in trials.read(found.skip) for text in trial.texts or ())
+    drawn = project_population(loaded, draw(texts, MOST_OF_SELF))
+    log.info("judged with %s of %s itself", drawn.words, trials.name)
+    return drawn
+
+
+def _identity(found: Inspection, ensemble: Path, details: bool, population: PopulationTexts | None) -> dict[str, Any]:
     """What a run must share with an earlier one to go on where that stopped."""
     return {
         "version": __version__,
+        "population": population and population.sha256,
         "input": found.sha256,
         "lines_left_out": len(found.skip),
         "ensemble": manifest_hash(ensemble),
@@ -137,7 +162,7 @@ def _answer(
     with Progress(found.trials, "pairs", out.count) as bar:
         for trial, verdict in workers.verify(trials.read(found.skip, out.count)):
             out.write(trial.id, verdict.probability, _details(verdict, detailed) if detailed else None)
-            if out.count % PAIRS_PER_CHUNK == 0:
+            if out.count % ANSWERS_KEPT == 0:
                 out.flush()
             notes.update({note.kind for note in verdict.notes})
             bar.advance()

@@ -1,20 +1,48 @@
-"""`pan21av verify`: one pair of texts to one verdict."""
+"""`pan21av verify`: a text, and one or several by one person, to one verdict."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import Any
 
-from ..verdict import Verdict
-from ..verifier import Verifier
+from ..verdict import CAUTION, PROPOSITIONS, Verdict
+from .population import load_verifier
+
+
+def format_verdict(verdict: Verdict, prior: float | None = None) -> str:
+    """Some lines for a terminal."""
+    lines = [f"{_capital(verdict.words)} (probability of one author: {verdict.probability:.3f}).", verdict.ratio_words]
+    if prior is not None and (posterior := verdict.posterior(prior)) is not None:
+        lines.append(f"With a prior probability of {prior:g} that of one author becomes {posterior:.3f}.")
+    lines.append(CAUTION)
+    lines += [f"Note: {note}." for note in verdict.notes]
+    lines.append(
+        f"Of {verdict.abstained + verdict.same + verdict.different} members {verdict.abstained} abstained, "
+        f"{verdict.same} said same, {verdict.different} different."
+    )
+    return "\n".join([*lines, f"{_capital(verdict.kind)}."] if verdict.kind else lines)
+
+
+def verdict_dict(verdict: Verdict, prior: float | None = None) -> dict[str, Any]:
+    """For JSON."""
+    more = {} if prior is None else {"prior": prior, "posterior": verdict.posterior(prior)}
+    return {**verdict.to_dict(), "propositions": list(PROPOSITIONS), **more}
+
+
+def _capital(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def verify(
-    first: str,
-    second: str,
+    questioned: str,
+    known: str | Sequence[str],
     *,
+    population: str | os.PathLike[str] | None = None,
     models: str | os.PathLike[str] | None = None,
     device: str = "auto",
     threads: int | None = None,
 ) -> Verdict:
-    """Compare two texts. It loads the ensemble for this one answer: for more of them keep a `Verifier`."""
-    return Verifier.load(models, device=device, threads=threads).verify(first, second)
+    """Compare a text with another, or with several that one person wrote. It loads the ensemble for this one answer:
+    for more of them keep a `Verifier`. `population` is a file or folder of other texts of that kind."""
+    return load_verifier(models, device, threads, population).verify(questioned, known)

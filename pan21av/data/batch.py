@@ -70,16 +70,23 @@ def make_batch(
     documents: Sequence[np.ndarray],
     config: ModelConfig,
     ngrams: np.ndarray | None = None,
+    texts: Sequence[Sequence[int]] | None = None,
 ) -> Batch:
-    """Cut documents, given as positions (n) of type ids, into windows."""
+    """Cut documents, given as positions (n) of type ids, into windows.
+
+    `texts` says how many tokens each text of a document has, where some are of several: no window goes over the end
+    of a text, and each may be as long as a document.
+    """
     starts, lengths, counts = [], [], []
     offset = 0
-    for document in documents:
-        spans = window_spans(len(document), config)
-        starts += [offset + start for start, _ in spans]
-        lengths += [length for _, length in spans]
-        counts.append(len(spans))
-        offset += len(document)
+    for parts in texts or [(len(document),) for document in documents]:
+        counts.append(0)
+        for tokens in parts:
+            spans = window_spans(tokens, config)
+            starts += [offset + start for start, _ in spans]
+            lengths += [length for _, length in spans]
+            counts[-1] += len(spans)
+            offset += tokens
     ends = np.cumsum(counts, dtype=np.int64)
     return Batch(
         torch.from_numpy(words),
@@ -105,10 +112,11 @@ def batch_of(documents: Sequence[Tokens], vocabulary: Vocabulary, config: ModelC
     merged = []
     for document in documents:
         local = np.array([index.setdefault(t, len(index)) for t in document.types], dtype=np.int32)
-        merged.append(local[document.ids[: config.max_tokens]])
+        merged.append(local[document.ids if document.texts else document.ids[: config.max_tokens]])
     words, chars = vocabulary.ids(list(index), config.chars_per_token)
     ngrams = None
     if config.ngram_dim:
         counter = vocabulary.counter
         ngrams = counter.count(counter.analyse(list(index)), merged)
-    return make_batch(words, chars, merged, config, ngrams)
+    texts = [read.texts or (len(document),) for read, document in zip(documents, merged, strict=True)]
+    return make_batch(words, chars, merged, config, ngrams, texts)

@@ -99,12 +99,23 @@ class Tokens:
     types: list[str]
     ids: np.ndarray  # (positions) int32, into types
     notes: dict[str, str] = field(default_factory=dict)  # what a reader should know: {kind: words}
+    texts: tuple[int, ...] = ()  # tokens of each of the texts that it was joined from
 
     @classmethod
     def of(cls, tokens: Sequence[str], notes: dict[str, str] | None = None) -> Tokens:
         index: dict[str, int] = {}
         ids = [index.setdefault(token, len(index)) for token in tokens]
         return cls(list(index), np.array(ids, dtype=np.int32), notes or {})
+
+    @classmethod
+    def join(cls, texts: Sequence[Tokens]) -> Tokens:
+        """Several texts by one author as one document, without their notes."""
+        if len(texts) == 1:
+            return texts[0]
+        index: dict[str, int] = {}
+        ids = [np.array([index.setdefault(t, len(index)) for t in text.types], dtype=np.int32) for text in texts]
+        joined = np.concatenate([local[text.ids] for local, text in zip(ids, texts, strict=True)])
+        return cls(list(index), joined, texts=tuple(len(text.ids) for text in texts))
 
 
 @dataclass(frozen=True)
@@ -176,3 +187,10 @@ def encode_all(
 ) -> list[Tokens]:
     """What a worker process does; named by strings and numbers, so that little travels and torch is not loaded."""
     return [find_tokeniser(tokeniser).encode(text, limit, mend=mend) for text in texts]
+
+
+def encode_documents(
+    documents: Sequence[Sequence[str]], tokeniser: str = DEFAULT, limit: int | None = None, mend: bool = False
+) -> list[list[Tokens]]:
+    """The same for documents of one text or several; the limit is that of each text."""
+    return [encode_all(texts, tokeniser, limit, mend) for texts in documents]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import reprlib
 import stat
 import sys
 import tempfile
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..errors import EnvironmentFault
+from ..errors import EnvironmentFault, InputError
 from ..files import reading
 from .jsonlines import BadLine, numbered_lines, opened, parse_object
 from .pan import find_pairs
+from .problems import find_problems, problem_line
 
 EXPECTED = 'expected {"id": "...", "pair": ["first text", "second text"]}'
 STANDARD_INPUT = "-"
@@ -28,7 +30,8 @@ SHOWN = 5  # lines named for each kind of fault
 @dataclass(frozen=True)
 class Trial:
     id: str
-    texts: tuple[str, str] | None  # None: no two usable texts, to be answered with 0.5
+    # The first is questioned, the others are known to be by one author; of a pair it does not matter which is which.
+    texts: tuple[str, ...] | None  # None: no two usable texts, to be answered with 0.5
 
 
 def parse_trial(line: bytes | None) -> Trial:
@@ -37,16 +40,29 @@ def parse_trial(line: bytes | None) -> Trial:
     trial = value.get("id")
     if not isinstance(trial, str):
         raise BadLine("without a string id")
-    return Trial(trial, usable_texts(value.get("pair")))
+    if isinstance(value.get("known"), list):
+        return Trial(trial, usable_texts([value.get("questioned"), *value["known"]]))
+    pair = value.get("pair")
+    return Trial(trial, usable_texts(pair) if isinstance(pair, list) and len(pair) == 2 else None)
 
 
-def usable_texts(pair: Any) -> tuple[str, str] | None:
-    if not (isinstance(pair, list) and len(pair) == 2):
+def usable_texts(texts: list[Any]) -> tuple[str, ...] | None:
+    if len(texts) < 2 or not all(isinstance(text, str) and text.strip() for text in texts):
         return None
-    first, second = pair
-    if not (isinstance(first, str) and isinstance(second, str) and first.strip() and second.strip()):
-        return None
-    return first, second
+    return tuple(texts)
+
+
+def trial_of(number: int, pair: tuple[str, str | Sequence[str]] | None) -> Trial:
+    """The trial of a pair that a Python program asks about; InputError if it is none."""
+    if pair is None:
+        return Trial(str(number), None)
+    texts: list[str] = []
+    if isinstance(pair, (tuple, list)) and len(pair) == 2:
+        questioned, known = pair
+        texts = [questioned, *(known if isinstance(known, (tuple, list)) else [known])]
+    if len(texts) < 2 or not all(isinstance(text, str) for text in texts):
+        raise InputError(f"pair {number} is not two strings, but {reprlib.repr(pair)}")
+    return Trial(str(number), usable_texts(texts))
 
 
 @dataclass(frozen=True)
@@ -74,17 +90,20 @@ class TrialFile:
     """The trials of a file, read twice: once to inspect it all, once to answer. Use it as a context.
 
     It stays open, so that a file removed meanwhile can still be read. What can be read only once
-    (standard input, a pipe) is first copied to an unnamed file in `spool`.
+    (standard input, a pipe) is first copied to an unnamed file in `spool`; so are the problems of a folder.
     """
 
     def __init__(self, source: str, spool: Path) -> None:
-        self.path, self.spool = None if source == STANDARD_INPUT else find_pairs(source), spool
+        self.spool, self.problems = spool, [] if source == STANDARD_INPUT else find_problems(Path(source))
+        self.path = None if source == STANDARD_INPUT else Path(source) if self.problems else find_pairs(source)
         self.name = str(self.path or "standard input")
 
     def __enter__(self) -> TrialFile:
         with ExitStack() as stack:
             if self.path is None:
-                self.stream = stack.enter_context(self._copied(sys.stdin.buffer))
+                self.stream = stack.enter_context(self._copied(_pieces(sys.stdin.buffer)))
+            elif self.problems:
+                self.stream = stack.enter_context(self._copied(map(problem_line, self.problems)))
             else:
                 with reading(self.path):
                     regular = stat.S_ISREG(self.path.stat().st_mode)
@@ -92,18 +111,17 @@ class TrialFile:
                     self.stream = stack.enter_context(opened(self.path))
                 else:
                     with self.path.open("rb") as pipe:
-                        self.stream = stack.enter_context(self._copied(pipe))
+                        self.stream = stack.enter_context(self._copied(_pieces(pipe)))
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *exception: Any) -> None:
         self._stack.__exit__(*exception)
 
-    def _copied(self, source: BinaryIO) -> BinaryIO:
+    def _copied(self, pieces: Iterator[bytes]) -> BinaryIO:
         try:
             copy = tempfile.TemporaryFile(dir=self.spool)  # noqa: SIM115, the caller closes it
-            while piece := source.read(1 << 20):
-                copy.write(piece)
+            copy.writelines(pieces)
             return copy
         except OSError as error:
             raise EnvironmentFault(f"cannot copy {self.name} to {self.spool}: {error.strerror}") from None
@@ -154,6 +172,11 @@ class TrialFile:
                 yield parse_trial(line)
             except BadLine:
                 raise EnvironmentFault(f"{self.name} changed while it was read (line {number})") from None
+
+
+def _pieces(stream: BinaryIO) -> Iterator[bytes]:
+    while piece := stream.read(1 << 20):
+        yield piece
 
 
 def _hash(text: str) -> int:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ..data.trials import Trial
 from ..errors import InputError
+from ..populations import PopulationTexts
 from ..verdict import Verdict
 
 
@@ -24,9 +25,9 @@ class Answering(Protocol):
 
 class Engine(Protocol):
     def answering(
-        self, ensemble: Path, *, pairs: int, device: str, threads: int | None
+        self, ensemble: Path, *, pairs: int, device: str, threads: int | None, population: PopulationTexts | None = None
     ) -> AbstractContextManager[Answering]:
-        """`pairs` is how many there will be."""
+        """`pairs` is how many there will be; `population` what they are judged with."""
 
     def run_tasks(
         self, function: Callable[[Any], Any], tasks: list[Any], *, jobs: int, tick: Callable[[], None]

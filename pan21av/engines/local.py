@@ -11,22 +11,28 @@ from typing import TypeVar
 
 from ..data.trials import Trial
 from ..errors import EnvironmentFault
+from ..populations import PopulationTexts
 from ..runtime.parallel import worker_pool
 from ..verdict import Verdict
-from ..verifier import PAIRS_PER_CHUNK, Verifier
+from ..verifier import Verifier
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+FEW_PAIRS = 32
 CORES_PER_TOKENISER = 8  # encoding costs that much more than tokenising
 
 
 class Local:
     @contextmanager
-    def answering(self, ensemble: Path, *, pairs: int, device: str, threads: int | None) -> Iterator[LocalAnswering]:
+    def answering(
+        self, ensemble: Path, *, pairs: int, device: str, threads: int | None, population: PopulationTexts | None = None
+    ) -> Iterator[LocalAnswering]:
         verifier = Verifier.load(ensemble, device=device, threads=threads)
+        if population is not None:
+            verifier = verifier.with_population(population)
         # Worker processes tokenise ahead; not worth starting for a few pairs.
-        few = pairs <= PAIRS_PER_CHUNK
+        few = pairs <= FEW_PAIRS
         with nullcontext() if few else worker_pool(-(-verifier.threads // CORES_PER_TOKENISER)) as tokenisers:
             yield LocalAnswering(verifier, tokenisers)
 

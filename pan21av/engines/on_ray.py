@@ -24,8 +24,9 @@ from .. import __version__
 from ..data.trials import Trial
 from ..errors import EnvironmentFault, InputError, PanError
 from ..network.checkpoint import manifest_hash
+from ..populations import PopulationTexts
 from ..verdict import Verdict
-from ..verifier import PAIRS_PER_CHUNK, Verifier
+from ..verifier import Verifier
 
 try:
     import ray
@@ -35,8 +36,9 @@ except ImportError:
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-PAIRS_PER_SHARD = 4 * PAIRS_PER_CHUNK  # whole chunks, so that answers have the bits of a local run
+PAIRS_PER_SHARD = 128  # half a minute of long texts on one core
 SHARDS_PER_CORE = 2  # under way: one computing, one waiting
+POPULATION = "population.npz"  # travels among the files of the ensemble
 
 
 @contextmanager
@@ -85,9 +87,11 @@ class Ray:
         self.address, self.resources = address, parse_resources(resources)
 
     @contextmanager
-    def answering(self, ensemble: Path, *, pairs: int, device: str, threads: int | None) -> Iterator[ClusterAnswering]:
+    def answering(
+        self, ensemble: Path, *, pairs: int, device: str, threads: int | None, population: PopulationTexts | None = None
+    ) -> Iterator[ClusterAnswering]:
         with _cluster(self.address):
-            yield ClusterAnswering(ensemble, device, threads or 1, self.resources)
+            yield ClusterAnswering(ensemble, device, threads or 1, self.resources, population)
 
     def run_tasks(
         self, function: Callable[[Task], Result], tasks: list[Task], *, jobs: int, tick: Callable[[], None]
@@ -107,7 +111,14 @@ class Ray:
 
 
 class ClusterAnswering:
-    def __init__(self, ensemble: Path, device: str, threads: int, asked: dict[str, float]) -> None:
+    def __init__(
+        self,
+        ensemble: Path,
+        device: str,
+        threads: int,
+        asked: dict[str, float],
+        population: PopulationTexts | None = None,
+    ) -> None:
         resources = ray.cluster_resources()
         nodes = sum(node["Alive"] for node in ray.nodes())
         self.options = _options(device, threads, asked)
@@ -115,10 +126,12 @@ class ClusterAnswering:
         self.workers = max(1, int(resources.get(kind, 0) // max(self.options[each], 0.01)))
         self.device, self.threads = device, threads
         # The ensemble travels with the tasks, so that nodes need no common file system.
-        self.files = ray.put(
-            {p.name: p.read_bytes() for p in ensemble.iterdir() if p.suffix in (".json", ".safetensors")}
-        )
+        files = {p.name: p.read_bytes() for p in ensemble.iterdir() if p.suffix in (".json", ".safetensors")}
         self.key = manifest_hash(ensemble)
+        if population is not None:
+            files[POPULATION] = population.to_bytes()
+            self.key += population.sha256
+        self.files = ray.put(files)
         share = f"{self.options[each]:g} {kind} each"
         self.description = f"a Ray cluster of {nodes} node{'s' * (nodes > 1)}, {self.workers} workers, {share}"
 
@@ -171,7 +184,9 @@ def _verifier(files: _Files, device: str, threads: int) -> Verifier:
     with tempfile.TemporaryDirectory(prefix="pan21av-") as folder:
         for name, data in files.content.items():
             (Path(folder) / name).write_bytes(data)
-        return Verifier.load(folder, device=device, threads=threads)
+        verifier = Verifier.load(folder, device=device, threads=threads)
+    kept = files.content.get(POPULATION)
+    return verifier if kept is None else verifier.with_population(PopulationTexts.from_bytes(kept))
 
 
 def _run_one(function: Callable[[Task], Result], task: Task, version: str) -> Result:

@@ -46,6 +46,9 @@ class Embedding:
     def to(self, device: torch.device) -> Embedding:
         return Embedding(parts=self.parts, **{k: v.to(device) for k, v in self._each(slice(None)).items()})
 
+    def double(self) -> Embedding:
+        return Embedding(parts=self.parts, **{k: v.double() for k, v in self._each(slice(None)).items()})
+
     @classmethod
     def join(cls, embeddings: Sequence[Embedding], dim: str) -> Embedding:
         """Of the same members, along `dim` "documents"; or of the same documents, along "members"."""

@@ -84,6 +84,12 @@ class Network(nn.Module):
         slices = {id(p): nn.Parameter(p.detach()[m : m + 1], p.requires_grad) for p in self.parameters()}
         return copy.deepcopy(self, slices)
 
+    def scores_in_double(self) -> Network:
+        """What `score` needs, in double precision."""
+        alone = copy.copy(self)
+        alone._modules = {name: copy.deepcopy(getattr(self, name)).double() for name in SCORES}
+        return alone
+
     def use_dropout(self, dropout: Dropout) -> None:
         """In training mode, from now on."""
         if self.encoder is not None:
@@ -134,6 +140,12 @@ class Network(nn.Module):
             measures = torch.stack([cohort_measures(mine, theirs, usable) for mine, theirs in every], -2).float()
         share = tokens.new_full(tokens.shape, 0.0 if population is None else population.share)
         return Embedding(y.float(), tokens, parts, measures, norm, share)
+
+    def usual(self, population: Population | None = None) -> Tensor:
+        """Where the cohort lies (M, L), on average; at zero without one."""
+        if self.cohort is None:
+            return torch.zeros(self.n_members, self.config.lev_dim, dtype=torch.float64, device=self.device)
+        return self._comparable(self.cohort.texts, population)[0].mean(1)
 
     def _comparable(self, projected: Tensor, population: Population | None) -> tuple[Tensor, Tensor | None]:
         """(M, D, L) -> in double precision, n-gram parts at length one, parts scaled; and the log of that length."""

@@ -10,6 +10,7 @@ from support import TINY, TINY_LIGHT, prose, write_random_ensemble
 
 from pan21av.commands.page import render
 from pan21av.commands.reading import Habit
+from pan21av.commands.topic import masked_verdict
 from pan21av.data.tokeniser import DEFAULT, SPACES
 from pan21av.verdict import CAUTION, Note, Verdict, verdicts
 from pan21av.verifier import Verifier
@@ -215,3 +216,32 @@ def test_a_page_without_encoder(light_page):
 def test_a_page_without_encoder_offers_no_attention(light_page):
     assert not light_page.all("input")
     assert "attention" not in light_page.text.lower()
+
+
+def test_the_ratio_and_what_it_compares(tmp_path):
+    ensemble = write_random_ensemble(tmp_path / "tiny", distances=DISTANCES)
+    verifier = Verifier.load(ensemble, threads=1)
+    verdict = Verdict(0.75, 0, 3, 0, np.full((4, 3), 0.25), 1.0, bounds=verifier.ratio_bounds)
+    seen = Page(render(verifier, verdict, (prose(1), prose(2)), ("a", "b"), prior=0.1)).text
+    assert "log10 LR +0.48" in seen
+    assert "3.0 times as probable if the person who wrote the known text" in seen
+    assert "no ratio beyond 1/9 and 10" in seen
+    assert "With a prior probability of 0.1 that of one author becomes 0.250." in seen
+
+
+def test_with_content_words_masked(tmp_path):
+    """What is masked counts no more: texts that differ in content words alone have the same masked score."""
+    ensemble = write_random_ensemble(tmp_path / "tiny", config=TINY_LIGHT)
+    verifier = Verifier.load(ensemble, threads=1)
+    frame = "the {} of the {} , and to a {} in the {} . "
+    one, other = (
+        (frame * 9).format(*words * 9) for words in (["ship", "sail", "crew", "wind"], ["cake", "bowl", "oven", "dish"])
+    )
+    found, same = masked_verdict(verifier, (one, prose(1))), masked_verdict(verifier, (other, prose(1)))
+    np.testing.assert_array_equal(found.verdict.scores, same.verdict.scores)
+    assert not np.array_equal(verifier.verify(one, prose(1)).scores, verifier.verify(other, prose(1)).scores)
+    verdict = verifier.verify(one, prose(1))
+    seen = Page(render(verifier, verdict, (one, prose(1)), ("a", "b"))).text
+    assert f"Content words masked {found.verdict.probability:.3f}" in seen.replace("masked0", "masked 0")
+    assert f"{found.share:.0%} of the tokens" in seen
+    assert "Content words masked" not in Page(render(verifier, Verdict.unusable(3), ("a", "b"), ("a", "b"))).text

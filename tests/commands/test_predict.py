@@ -1,12 +1,13 @@
 """The main job: a file of trials to a file of answers."""
 
+import csv
 import io
 import json
 import sys
 
 import numpy as np
 import pytest
-from support import prose
+from support import prose, write_random_ensemble
 
 from pan21av.commands.predict import predict
 from pan21av.verifier import Verifier
@@ -123,3 +124,23 @@ def test_missing_ensemble(tmp_path, command):
     assert done.returncode == 3
     assert b"looked for" in done.stderr
     assert b"nowhere/ensemble.json" in done.stderr
+
+
+def test_ratios_beside_details(tmp_path):
+    """Made of the answers: odds within the bounds of 20 and 30 validation pairs; none for a non-response."""
+    distances = {"edges": [0, 40], "same": [20], "different": [30]}
+    ensemble = write_random_ensemble(tmp_path / "models", distances=distances)
+    pairs = {f'a "{n}", b': (prose(n), prose(n + 50)) for n in range(12)} | {"empty": ("", prose(1))}
+    source = write_pairs(tmp_path / "pairs.jsonl", pairs)
+    predict(str(source), tmp_path / "out", models=ensemble, details=True)
+    with (tmp_path / "out" / "ratios.csv").open(newline="") as table:
+        rows = list(csv.DictReader(table))
+    answers = read_answers(tmp_path / "out")
+    assert {row["id"]: float(row["probability"]) for row in rows} == answers
+    for row in rows:
+        value = answers[row["id"]]
+        if value == 0.5:
+            assert (row["log10_lr"], row["words"]) == ("", "cannot tell")
+        else:
+            assert 10 ** float(row["log10_lr"]) == pytest.approx(np.clip(value / (1 - value), 1 / 20, 30), rel=1e-3)
+    assert rows[-1]["log10_lr"] == ""

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from support import prose, write_random_ensemble
 
 from pan21av.verifier import Verifier
 
@@ -40,3 +41,35 @@ def test_files_that_are_no_texts(tiny_ensemble, tmp_path, command):
 def test_notes_are_told(tiny_ensemble, command):
     done = command("verify", "a.txt", "a.txt", "--models", tiny_ensemble)
     assert "both texts: the two are identical" in done.stdout.decode()
+
+
+def test_several_known_texts_and_a_prior(tmp_path, command):
+    """Files and folders together; what one does in Python says the same."""
+    distances = {"edges": [0, 40], "same": [300], "different": [500]}
+    ensemble = write_random_ensemble(tmp_path / "models", distances=distances)
+    (tmp_path / "more").mkdir()
+    for n in range(2):
+        (tmp_path / "more" / f"{n}.txt").write_text(prose(n))
+    verdict = Verifier.load(ensemble).verify(ONE, [OTHER, prose(0), prose(1)])
+    arguments = ("verify", "a.txt", "b.txt", "more", "--prior", "0.1", "--models", ensemble)
+    report = json.loads(command(*arguments, "--json").stdout)
+    assert (report["probability"], report["log10_lr"]) == (verdict.probability, verdict.log10_lr)
+    assert report["posterior"] == verdict.posterior(0.1)
+    assert len(report["propositions"]) == 2
+    shown = command(*arguments).stdout.decode()
+    assert verdict.ratio_words in shown
+    assert f"With a prior probability of 0.1 that of one author becomes {verdict.posterior(0.1):.3f}." in shown
+
+
+@pytest.mark.parametrize("known", ["empty", "blank.txt", "more"])
+def test_known_texts_that_are_none(tiny_ensemble, tmp_path, command, known):
+    """One of several is enough."""
+    for folder in ("empty", "more"):
+        (tmp_path / folder).mkdir()
+    for blank in ("blank.txt", "more/blank.txt"):
+        (tmp_path / blank).write_text(" \n")
+    (tmp_path / "more" / "b.txt").write_text(OTHER)
+    done = command("verify", "a.txt", "b.txt", known, "--models", tiny_ensemble)
+    assert done.returncode == 2
+    assert "holds no" in done.stderr.decode()
+    assert not done.stdout

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from pan21av.data.trials import Trial
-from pan21av.engines.local import Local
+from pan21av.engines.local import FEW_PAIRS, Local
 from pan21av.errors import EnvironmentFault
-from pan21av.verifier import PAIRS_PER_CHUNK, Verifier
+from pan21av.verifier import Verifier
 
 
 def test_results_as_tasks_finish():
@@ -49,12 +49,12 @@ def texts(n):
     )
 
 
-@pytest.mark.parametrize("count", [3, PAIRS_PER_CHUNK + 1])
+@pytest.mark.parametrize("count", [3, FEW_PAIRS + 1])
 def test_answers_with_and_without_tokenisers(tiny_ensemble, count):
     """Processes that tokenise ahead are started for more than a few pairs; the answers are the same, in order."""
     trials = [Trial(str(n), texts(n)) for n in range(count)]
     with Local().answering(tiny_ensemble, pairs=count, device="cpu", threads=2) as engine:
-        assert (engine.tokenisers is None) == (count <= PAIRS_PER_CHUNK)
+        assert (engine.tokenisers is None) == (count <= FEW_PAIRS)
         assert "2 threads" in engine.description
         answers = list(engine.verify(iter(trials)))
     expected = list(Verifier.load(tiny_ensemble).predict(trial.texts for trial in trials))

@@ -22,12 +22,12 @@ import numpy as np
 import pytest
 from support import FITTED, HANGS, LAX_LIMITS, TINY, WORDS, random_network, write_random_ensemble
 
-from pan21av.commands.predict import predict
+from pan21av.commands.predict import ANSWERS_KEPT, predict
 from pan21av.data.tokeniser import CHARS_PER_TOKEN
 from pan21av.data.trials import TrialFile
 from pan21av.network import kernel
 from pan21av.network.checkpoint import MANIFEST, member_files
-from pan21av.verifier import PAIRS_PER_CHUNK, Verifier
+from pan21av.verifier import Verifier
 
 KILLS = int(os.environ.get("PAN21AV_KILLS", "3"))
 GOOD = ["the old house was there, but they had it", "it was not for you to be here with that"]
@@ -316,7 +316,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(long_run, tmp_path
         kept = part.read_bytes().count(b"\n") if part.exists() else 0
         moving = (out / "details.npy").exists()  # killed between the two moves at the end: it may begin anew
         report = predict(str(folder), out, models=models, details=True)
-        assert moving or report["resumed_after"] == kept - kept % PAIRS_PER_CHUNK
+        assert moving or report["resumed_after"] == kept - kept % ANSWERS_KEPT
         resumed += report["resumed_after"] > 0
         same_as_whole(folder, out, ("answers.jsonl", "details.npy"))
     assert resumed
@@ -337,9 +337,9 @@ def test_signals_end_a_run_at_once_and_it_goes_on(long_run, tmp_path, number, se
     assert errors.strip().splitlines()[-1] == "pan21av: interrupted; run the same command again to go on"
     assert "Traceback" not in errors
     assert not (tmp_path / "answers.jsonl").exists()
-    assert PAIRS_PER_CHUNK <= before <= part.read_bytes().count(b"\n") <= before + PAIRS_PER_CHUNK
+    assert ANSWERS_KEPT <= before <= part.read_bytes().count(b"\n") <= before + ANSWERS_KEPT
     report = predict(str(folder), tmp_path, models=models)
-    assert report["resumed_after"] >= PAIRS_PER_CHUNK
+    assert report["resumed_after"] >= ANSWERS_KEPT
     same_as_whole(folder, tmp_path)
 
 
