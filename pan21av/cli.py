@@ -180,14 +180,14 @@ def import_published(weights: tuple[Path, ...], output: Path) -> None:
 @main.command()
 @click.option("-a", "--answers", multiple=True, required=True, help="Answers (file or directory); repeat to compare.")
 @click.option("-t", "--truth", required=True, help="PAN's truth.jsonl, or a directory that holds it.")
-@click.option("-p", "--pairs", help="The trials, for figures by kind of pair.")
+@click.option("-p", "--pairs", help="The trials, for figures by length of text and kind of pair.")
 @click.option("-o", "--output", help="Folder for out.json, evaluation.prototext and pictures.")
 @click.option(
     "--bootstrap", default=1000, show_default=True, type=click.IntRange(0), help="Samples for 95 % intervals."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the unrounded measures as JSON.")
 def evaluate(as_json: bool, **options: Any) -> None:
-    """Score answers by PAN 2021's measures, and their calibration."""
+    """Score answers by PAN 2021's measures, their calibration, and as likelihood ratios."""
     from .commands.evaluate import evaluate as run
     from .commands.evaluate import format_report, report_dict
 
