@@ -13,7 +13,7 @@ import click
 import orjson
 
 from . import __version__
-from .data.textfiles import read_text
+from .data.readers import read_text_file
 from .errors import PanError
 
 models_option = click.option(
@@ -106,11 +106,11 @@ def predict(source: str, output: str, **options: Any) -> None:
 @device_option
 @threads_option
 def verify(first: Path, second: Path, as_json: bool, **options: Any) -> None:
-    """Compare two text files."""
+    """Compare two texts: plain, .html, .md, .docx, .epub or .pdf."""
     from .commands.verify import verify as run
     from .verdict import CAUTION
 
-    verdict = run(read_text(first), read_text(second), **options)
+    verdict = run(read_text_file(first), read_text_file(second), **options)
     if as_json:
         click.echo(orjson.dumps(verdict.to_dict()))
         return
@@ -142,7 +142,7 @@ def explain(texts: tuple[Path, ...], output: Path, source: str | None, trial: st
     from .commands.explain import find_trial
 
     if len(texts) == 2 and source is None and trial is None:
-        first, second = map(read_text, texts)
+        first, second = map(read_text_file, texts)
         names = (texts[0].name, texts[1].name)
     elif not texts and source is not None and trial is not None:
         first, second = find_trial(source, trial)
