@@ -77,7 +77,7 @@ def main(debug: bool, quiet: bool) -> None:
 @main.command()
 @click.option(
     "-i", "--input", "source", envvar=["inputDataset", "TIRA_INPUT_DATASET"], required=True, metavar="FILE|DIR|-",
-    help="Trials as JSON lines; on TIRA taken from $inputDataset.",
+    help="Trials as JSON lines, .csv or .tsv; on TIRA taken from $inputDataset.",
 )  # fmt: skip
 @click.option(
     "-o", "--output", envvar=["outputDir", "TIRA_OUTPUT_DIR"], required=True, metavar="DIR",
@@ -86,16 +86,18 @@ def main(debug: bool, quiet: bool) -> None:
 @models_option
 @device_option
 @threads_option
+@click.option("--columns", metavar="ID,TEXT1,TEXT2", help="Columns of a CSV or TSV input [id,text1,text2].")
 @click.option("--lenient", is_flag=True, help="Skip lines that are not trials, instead of stopping.")
 @click.option("--details", is_flag=True, help="Also write what every member says of every pair, to details.npy.")
 @engine_option
 @address_option
 @resources_option
-def predict(source: str, output: str, **options: Any) -> None:
+def predict(source: str, output: str, columns: str | None, **options: Any) -> None:
     """Answer every trial of a pairs.jsonl. A broken run goes on where it stopped."""
     from .commands.predict import predict as run
+    from .data.tables import parse_columns
 
-    run(source, output, **options)
+    run(source, output, columns=parse_columns(columns) if columns is not None else None, **options)
 
 
 @main.command()

@@ -145,7 +145,8 @@ def read_trials(truth: Path, pairs: Path | None = None) -> Trials:
 
 def shorter_words(trial: Mapping[str, Any]) -> int:
     """Words of the shorter of a trial's texts, as white space divides them; none if there are no two."""
-    texts = usable_texts(trial.get("pair"))
+    pair = trial.get("pair")
+    texts = usable_texts(pair) if isinstance(pair, list) and len(pair) == 2 else None
     return min(len(text.split()) for text in texts) if texts else 0
 
 
