@@ -84,7 +84,7 @@ def main(debug: bool, quiet: bool) -> None:
 @main.command()
 @click.option(
     "-i", "--input", "source", envvar=["inputDataset", "TIRA_INPUT_DATASET"], required=True, metavar="FILE|DIR|-",
-    help="Trials as JSON lines, or a folder of PAN's problem folders; on TIRA taken from $inputDataset.",
+    help="Trials as JSON lines, .csv or .tsv, or a folder of PAN's problem folders; on TIRA taken from $inputDataset.",
 )  # fmt: skip
 @click.option(
     "-o", "--output", envvar=["outputDir", "TIRA_OUTPUT_DIR"], required=True, metavar="DIR",
@@ -98,16 +98,18 @@ def main(debug: bool, quiet: bool) -> None:
     help="Other texts of this kind, by other people; `self` samples the input. PAN's trials are to be answered one by "
     "one, so for those leave it out.",
 )  # fmt: skip
+@click.option("--columns", metavar="ID,TEXT1,TEXT2", help="Columns of a CSV or TSV input [id,text1,text2].")
 @click.option("--lenient", is_flag=True, help="Skip lines that are not trials, instead of stopping.")
 @click.option("--details", is_flag=True, help="Also write what every member says (details.npy), and ratios.csv.")
 @engine_option
 @address_option
 @resources_option
-def predict(source: str, output: str, **options: Any) -> None:
+def predict(source: str, output: str, columns: str | None, **options: Any) -> None:
     """Answer every trial of a pairs.jsonl. A broken run goes on where it stopped."""
     from .commands.predict import predict as run
+    from .data.tables import parse_columns
 
-    run(source, output, **options)
+    run(source, output, columns=parse_columns(columns) if columns is not None else None, **options)
 
 
 @main.command()
@@ -123,9 +125,10 @@ def verify(questioned: Path, known: tuple[Path, ...], as_json: bool, prior: floa
     """Compare a text file with another, or with several (files or folders) that one person wrote."""
     from .commands.verify import format_verdict, verdict_dict
     from .commands.verify import verify as run
-    from .data.gather import read_text, read_texts
+    from .data.gather import read_texts
+    from .data.readers import read_text_file
 
-    verdict = run(read_text(questioned), list(read_texts(list(known)).values()), **options)
+    verdict = run(read_text_file(questioned), list(read_texts(list(known)).values()), **options)
     click.echo(orjson.dumps(verdict_dict(verdict, prior)) if as_json else format_verdict(verdict, prior))
 
 
@@ -197,10 +200,10 @@ def explain(texts: tuple[Path, ...], output: Path, source: str | None, trial: st
     """A page on one pair: verdict, members, scores, habits, and where the encoder looked."""
     from .commands.explain import explain as run
     from .commands.explain import find_trial
-    from .data.gather import read_text
+    from .data.readers import read_text_file
 
     if len(texts) == 2 and source is None and trial is None:
-        first, second = map(read_text, texts)
+        first, second = map(read_text_file, texts)
         names = (texts[0].name, texts[1].name)
     elif not texts and source is not None and trial is not None:
         first, second = find_trial(source, trial)
@@ -238,14 +241,14 @@ def import_published(weights: tuple[Path, ...], output: Path) -> None:
 @main.command()
 @click.option("-a", "--answers", multiple=True, required=True, help="Answers (file or directory); repeat to compare.")
 @click.option("-t", "--truth", required=True, help="PAN's truth.jsonl, or a directory that holds it.")
-@click.option("-p", "--pairs", help="The trials, for figures by kind of pair.")
+@click.option("-p", "--pairs", help="The trials, for figures by length of text and kind of pair.")
 @click.option("-o", "--output", help="Folder for out.json, evaluation.prototext and pictures.")
 @click.option(
     "--bootstrap", default=1000, show_default=True, type=click.IntRange(0), help="Samples for 95 % intervals."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the unrounded measures as JSON.")
 def evaluate(as_json: bool, **options: Any) -> None:
-    """Score answers by PAN 2021's measures, and their calibration."""
+    """Score answers by PAN 2021's measures, their calibration, and as likelihood ratios."""
     from .commands.evaluate import evaluate as run
     from .commands.evaluate import format_report, report_dict
 

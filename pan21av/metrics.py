@@ -145,7 +145,7 @@ def bootstrap_intervals(
 
 
 def bootstrap_difference(
-    truth: np.ndarray, one: np.ndarray, other: np.ndarray, samples: np.ndarray
+    truth: np.ndarray, one: np.ndarray, other: np.ndarray, samples: Iterable[np.ndarray]
 ) -> tuple[float, float]:
     """95 % interval of the difference in `overall`, other minus one, on the same samples."""
     return interval(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
+from .forensic import Curve
 from .metrics import auc
 from .vote import NON_RESPONSE, SCORES, answered, says_same, vote
 
@@ -26,11 +28,13 @@ def draw(
     details: np.ndarray | None,
     name: str = "",
     others: Mapping[str, np.ndarray] | None = None,
+    curves: Mapping[str, Curve] | None = None,
 ) -> list[str]:
     """Write the plots into `folder`; returns their names.
 
     `truth` (n) bool, `values` (n), `kind` (n) of pair or None, `details` (n, 4, members) of predict --details;
-    `others` are the answers (n) of further systems, compared with those of `name` where curves can be.
+    `others` are the answers (n) of further systems, compared with those of `name` where curves can be;
+    `curves` those of forensic.forensic_curves, of the first.
     """
     from matplotlib.figure import Figure
 
@@ -39,6 +43,10 @@ def draw(
         "roc.png": lambda axes: roc(axes, truth, values, name, others),
         "coverage.png": lambda axes: coverage(axes, truth, values, details),
     }
+    if curves:
+        drawn["tippett.png"] = lambda axes: tippett(axes, curves)
+        drawn["det.png"] = lambda axes: det(axes, curves["det"])
+        drawn["pav.png"] = lambda axes: pav(axes, curves["pav"])
     for file, paint in drawn.items():
         figure = Figure(figsize=(5.2, 4.4), layout="constrained")
         paint(figure.subplots())
@@ -174,3 +182,50 @@ def agreement(figure: Any, truth: np.ndarray, values: np.ndarray, details: np.nd
     other.hist(abstaining, bins=np.arange(members + 2) - 0.5, color=DIFFERENT)
     other.axvline(members / 2, color="black", lw=1, ls="--")
     other.set(title="Members that abstain", xlabel="members; beyond the line there is no answer", yscale="log")
+
+
+def _with_band(axes: Any, curve: Curve, colour: str, label: str = "", **options: Any) -> None:
+    axes.plot(curve.x, curve.y, color=colour, lw=2, label=label, **options)
+    axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.2, lw=0, step=_step(options))
+
+
+def _step(options: Mapping[str, Any]) -> str | None:
+    return "post" if options.get("drawstyle") == "steps-post" else None
+
+
+def tippett(axes: Any, curves: Mapping[str, Curve]) -> None:
+    """How many pairs of either kind have at least a likelihood ratio; beyond the grey line they mislead."""
+    axes.axvline(0, color=GREY, lw=1, ls="--")
+    _with_band(axes, curves["tippett_same"], SAME, "one author")
+    _with_band(axes, curves["tippett_different"], DIFFERENT, "two authors")
+    axes.set(xlabel="log10 of the likelihood ratio", ylabel="share of pairs with at least as much")
+    axes.set(title="Tippett plot, with 95 % limits", ylim=ROOM)
+    axes.legend(frameon=False, fontsize=8)
+
+
+RATES = (0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.99)  # marked on the axes of a DET curve
+
+
+def probit(rates: np.ndarray) -> np.ndarray:
+    """Rates as normal deviates; those of 0 and 1 as of the ends of the axes."""
+    normal = NormalDist()
+    return np.array([normal.inv_cdf(min(max(float(rate), RATES[0]), RATES[-1])) for rate in rates])
+
+
+def det(axes: Any, curve: Curve) -> None:
+    """Both kinds of errors (detection error trade-off): a straight line where the scores are normal."""
+    ends = probit(np.array([RATES[0], RATES[-1]]))
+    axes.plot(ends, ends, color=GREY, lw=1, ls="--")
+    _with_band(axes, Curve(*map(probit, (curve.x, curve.y, np.nan_to_num(curve.low), np.nan_to_num(curve.high)))), SAME)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_ticks(probit(np.array(RATES)), [f"{100 * rate:g}" for rate in RATES], fontsize=7)
+    axes.set(xlabel="false alarms, % of pairs by two authors", ylabel="misses, % of pairs by one author")
+    axes.set(title="DET curve, with 95 % limits", xlim=ends, ylim=ends)
+
+
+def pav(axes: Any, curve: Curve) -> None:
+    """What isotonic regression makes of the answers, at even odds: on the diagonal they mean what they say."""
+    axes.plot([0, 1], [0, 1], color=GREY, lw=1, ls="--")
+    _with_band(axes, curve, SAME, drawstyle="steps-post")
+    axes.set(title="Reliability by PAV, with 95 % limits", xlim=ROOM, ylim=ROOM)
+    axes.set(xlabel="probability of one author, as answered", ylabel="probability after PAV, at even odds")

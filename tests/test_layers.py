@@ -10,7 +10,7 @@ from support import ROOT
 
 LAYERS = [
     "errors",
-    "files config vote verdict metrics plots",
+    "files config vote verdict metrics forensic plots",
     "data",
     "network",
     "runtime",

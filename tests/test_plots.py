@@ -1,17 +1,22 @@
 """The numbers behind the pictures by hand; the pictures themselves as far as they can be read from their axes."""
 
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
+from pan21av.forensic import Curve, forensic_curves
 from pan21av.plots import (
     agreement,
     coverage,
     coverage_curve,
+    det,
     draw,
     posteriors,
+    probit,
     reliability,
     reliability_bins,
     roc,
@@ -119,3 +124,22 @@ def test_nothing_was_answered(figure):
     assert len(left.lines[1].get_xydata()) == 0
     assert [line.get_label() for line in right.lines] == ["by distance from 0.5", "by O2D2"]  # no point "as answered"
     posteriors(figure, truth, values, None, details)
+
+
+def test_forensic_pictures(tmp_path):
+    truth, values = np.arange(40) % 2 == 0, np.random.default_rng(0).random(40)
+    names = draw(tmp_path, truth, values, None, None, curves=forensic_curves(truth, values, []))  # without limits
+    assert {"tippett.png", "det.png", "pav.png"} <= set(names)
+    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in names)
+
+
+def test_axes_of_a_det_curve_are_normal_deviates(figure):
+    """One that is normal with equal variances is a line of slope -1 through -d'."""
+    rates = np.array([0.01, 0.1, 0.4])
+    normal = NormalDist()
+    misses = np.array([normal.cdf(-1.5 - normal.inv_cdf(rate)) for rate in rates])
+    axes = figure.subplots()
+    det(axes, Curve(rates, misses, misses, misses))
+    x, y = axes.lines[1].get_data()
+    np.testing.assert_allclose(x + y, -1.5, atol=1e-9)
+    assert np.isfinite(probit(np.array([0, 1]))).all()

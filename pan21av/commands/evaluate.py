@@ -2,13 +2,15 @@
 
 A missing id counts as 0.5, the last of duplicate ids wins; ids that are not in the truth and
 values that are no probability are reported and left out (PAN's own evaluator stops at them).
+PAN's measures come first, then the forensic ones (forensic.py). Intervals are of samples drawn by
+author where the truth names the authors of every trial, else by trial.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +29,18 @@ from ..data.pan import (
     read_truth,
     topics_of,
 )
+from ..data.trials import usable_texts
 from ..errors import InputError
 from ..files import output_folder, write_whole, writing
-from ..metrics import PAN_KEYS, all_metrics, bootstrap_difference, bootstrap_intervals, resamples
+from ..forensic import Curve, forensic_curves, forensic_intervals, forensic_metrics
+from ..metrics import (
+    PAN_KEYS,
+    all_metrics,
+    bootstrap_difference,
+    bootstrap_intervals,
+    resamples,
+    resamples_by_author,
+)
 from ..vote import NON_RESPONSE, SCORES
 
 log = logging.getLogger("pan21av")
@@ -38,7 +49,9 @@ SHOWN_KEYS = {
     "auc": "AUC", "c@1": "c@1", "f_05_u": "F0.5u", "F1": "F1", "brier": "Brier", "overall": "overall", "ece": "ECE",
     "non_responses": "no resp",
 }  # fmt: skip
+FORENSIC_SHOWN = {"trials": "trials", "cllr": "Cllr", "cllr_min": "min", "cllr_cal": "loss", "eer": "EER"}
 NAME_WIDTH, COLUMN_WIDTH = 16, 8  # with eight measures: 80 columns
+LENGTHS = (0, 100, 250, 500, 1000, 2000, 4000)  # words of the shorter text, from which a row of figures begins
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,18 @@ class Trials:
     ids: list[str]
     same: np.ndarray  # (n) bool
     kind: np.ndarray | None = None  # (n) of PAIR_KINDS, if the topics are known
+    authors: np.ndarray | None = None  # (n, 2), if all are known
+    words: np.ndarray | None = None  # (n) of the shorter text, if the pairs are known
+
+    def samples(self, count: int, seed: int) -> list[np.ndarray]:
+        """Rows of the trials of each of the bootstrap's samples."""
+        if self.authors is None:
+            return list(resamples(len(self.ids), count, seed))
+        return [rows for rows in resamples_by_author(self.authors, count, seed) if len(rows)]
+
+    @property
+    def sampled_by(self) -> str:
+        return "trial" if self.authors is None else "author"
 
 
 @dataclass(frozen=True)
@@ -59,6 +84,8 @@ class Evaluation:
     metrics: dict[str, float]
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     by_kind: dict[str, dict[str, float]] = field(default_factory=dict)
+    by_length: dict[str, dict[str, float]] = field(default_factory=dict)
+    curves: dict[str, Curve] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
@@ -80,11 +107,12 @@ def evaluate(
 ) -> Report:
     """Score answer files (or directories with an answers.jsonl) against the truth.
 
-    With `pairs` also per kind of pair; with `output` out.json and evaluation.prototext, as PAN's
-    evaluator writes them, and pictures of the first submission (more of them beside a details.npy).
+    With `pairs` also by length of text and, where they name topics, by kind of pair; with `output`
+    out.json and evaluation.prototext, as PAN's evaluator writes them, and pictures of the first
+    submission (more of them beside a details.npy).
     """
     trials = read_trials(find_file(truth, "truth.jsonl"), find_pairs(pairs) if pairs else None)
-    samples = resamples(len(trials.ids), bootstrap, seed)
+    samples = trials.samples(bootstrap, seed)
     files = [find_file(path, ANSWERS) for path in answers]
     results = [_evaluate_one(file, trials, samples) for file in files]
     report = Report(trials, results, compare(results, trials, samples))
@@ -96,18 +124,30 @@ def evaluate(
 
 
 def read_trials(truth: Path, pairs: Path | None = None) -> Trials:
-    """The truth, and with the pairs the kind of each."""
-    labels = {trial: entry.same for trial, entry in read_truth(truth)}
-    if not labels:
+    """The truth, and with the pairs how long each is and, where they name topics, of which kind."""
+    entries = dict(read_truth(truth))
+    if not entries:
         raise InputError(f"{truth} holds no trials")
-    same, kind = np.array(list(labels.values())), None
-    if pairs is not None:
-        topics = {value.get("id"): topics_of(value) for _, value in read_objects(pairs)}
-        known = [topics.get(trial) for trial in labels]
-        if None in known:
-            raise InputError(f"{pairs} does not name two fandoms (or discourse types) for every trial")
-        kind = pair_kinds(same, np.array([two[0] == two[1] for two in known if two]))
-    return Trials(list(labels), same, kind)
+    same = np.array([entry.same for entry in entries.values()])
+    named = [entry.authors for entry in entries.values() if entry.authors]
+    authors = np.array(named) if len(named) == len(entries) else None
+    if pairs is None:
+        return Trials(list(entries), same, None, authors)
+    found = {value.get("id"): (topics_of(value), shorter_words(value)) for _, value in read_objects(pairs)}
+    if missing := [trial for trial in entries if trial not in found]:
+        raise InputError(f"{pairs} lacks {len(missing):,} trials of the truth: {', '.join(missing[:SHOWN])}")
+    topics = [found[trial][0] for trial in entries]
+    kind = None
+    if None not in topics:
+        kind = pair_kinds(same, np.array([two[0] == two[1] for two in topics if two]))
+    return Trials(list(entries), same, kind, authors, np.array([found[trial][1] for trial in entries]))
+
+
+def shorter_words(trial: Mapping[str, Any]) -> int:
+    """Words of the shorter of a trial's texts, as white space divides them; none if there are no two."""
+    pair = trial.get("pair")
+    texts = usable_texts(pair) if isinstance(pair, list) and len(pair) == 2 else None
+    return min(len(text.split()) for text in texts) if texts else 0
 
 
 def read_answers(path: Path, trials: Trials) -> tuple[np.ndarray, list[str]]:
@@ -144,21 +184,50 @@ def read_answers(path: Path, trials: Trials) -> tuple[np.ndarray, list[str]]:
     return values, problems
 
 
-def _evaluate_one(path: Path, trials: Trials, samples: np.ndarray) -> Evaluation:
+def _evaluate_one(path: Path, trials: Trials, samples: Sequence[np.ndarray]) -> Evaluation:
     values, problems = read_answers(path, trials)
-    by_kind = {}
-    if trials.kind is not None:
-        parts = {kind: trials.kind == kind for kind in PAIR_KINDS}
-        for combination in COMBINATIONS:
-            here = in_combination(trials.kind, combination)
-            if len(set(trials.same[here])) == 2:
-                parts[combination] = here
-        by_kind = {name: all_metrics(trials.same[h], values[h]) for name, h in parts.items() if h.any()}
-    intervals = bootstrap_intervals(trials.same, values, samples)
-    return Evaluation(str(path), values, all_metrics(trials.same, values), intervals, by_kind, problems)
+
+    def figures(here: np.ndarray | slice) -> dict[str, float]:
+        same, said = trials.same[here], values[here]
+        return {**all_metrics(same, said), **forensic_metrics(same, said), "trials": len(same)}
+
+    return Evaluation(
+        str(path),
+        values,
+        figures(slice(None)),
+        bootstrap_intervals(trials.same, values, samples) | forensic_intervals(trials.same, values, samples),
+        {name: figures(here) for name, here in _kinds(trials).items()},
+        {name: figures(here) for name, here in _lengths(trials).items()},
+        forensic_curves(trials.same, values, samples),
+        problems,
+    )
 
 
-def compare(results: Sequence[Evaluation], trials: Trials, samples: np.ndarray) -> list[dict[str, Any]]:
+def _kinds(trials: Trials) -> dict[str, np.ndarray]:
+    """Which trials (n) are of each kind, and of each combination that has pairs of one and of two authors."""
+    if trials.kind is None:
+        return {}
+    parts = {kind: trials.kind == kind for kind in PAIR_KINDS}
+    for combination in COMBINATIONS:
+        here = in_combination(trials.kind, combination)
+        if len(set(trials.same[here])) == 2:
+            parts[combination] = here
+    return {name: here for name, here in parts.items() if here.any()}
+
+
+def _lengths(trials: Trials) -> dict[str, np.ndarray]:
+    """Which trials (n) have a shorter text of so many words."""
+    if trials.words is None:
+        return {}
+    parts = {}
+    for low, high in zip(LENGTHS, (*LENGTHS[1:], None)):
+        here = (trials.words >= low) & ((trials.words < high) if high else True)
+        if here.any():
+            parts[f"{low}-{high - 1} words" if high else f"{low}+ words"] = here
+    return parts
+
+
+def compare(results: Sequence[Evaluation], trials: Trials, samples: Sequence[np.ndarray]) -> list[dict[str, Any]]:
     """Every submission against the first: difference in overall score, with a paired bootstrap."""
     first = results[0]
     return [
@@ -190,7 +259,8 @@ def _draw(folder: Path, answers: Path, trials: Trials, results: Sequence[Evaluat
 
         first, others = results[0], {result.name: result.values for result in results[1:]}
         with writing(folder):
-            draw(folder, trials.same, first.values, trials.kind, read_details(answers, trials), first.name, others)
+            details = read_details(answers, trials)
+            draw(folder, trials.same, first.values, trials.kind, details, first.name, others, first.curves)
     except ImportError:
         log.warning("no pictures without matplotlib: pip install 'pan21av[eval]'")
 
@@ -217,22 +287,36 @@ def read_details(answers: Path, trials: Trials) -> np.ndarray | None:
 
 
 def format_report(report: Report) -> str:
-    """The tables for a terminal of 80 columns."""
-    lines = [_row("", SHOWN_KEYS.values())]
-    for result in report.results:
-        lines.append(_row(result.name, (f"{result.metrics[key]:.3f}" for key in SHOWN_KEYS)))
-        if result.intervals:
-            halves = {key: (high - low) / 2 for key, (low, high) in result.intervals.items()}
-            lines.append(_row("  95 %", (f"±{halves[key]:.3f}" if key in halves else "" for key in SHOWN_KEYS)))
-        for kind, metrics in result.by_kind.items():
-            lines.append(_row("  " + kind, (f"{metrics[key]:.3f}" for key in SHOWN_KEYS)))
+    """The tables for a terminal of 80 columns: PAN's measures, then the forensic ones."""
+    lines = [_row("", SHOWN_KEYS.values()), *_rows(report, SHOWN_KEYS)]
     for entry in report.comparison:
         low, high = entry["interval"]
         lines.append(
             f"{entry['name']} against {report.results[0].name}:\n"
             f"  overall {entry['difference']:+.4f} [{low:+.4f}, {high:+.4f}]"
         )
+    lines += ["", _row("likelihood ratio", FORENSIC_SHOWN.values()), *_rows(report, FORENSIC_SHOWN)]
+    if any(result.intervals for result in report.results):
+        why = "" if report.trials.authors is not None else " (the truth does not name all authors)"
+        lines.append(f"Intervals are of samples drawn by {report.trials.sampled_by}{why}.")
     return "\n".join(lines)
+
+
+def _rows(report: Report, keys: Iterable[str]) -> Iterator[str]:
+    """Of every system: all trials, half the width of the intervals, and parts of the trials."""
+    for result in report.results:
+        yield _row(result.name, (_cell(result.metrics[key]) for key in keys))
+        if result.intervals:
+            halves = {key: (high - low) / 2 for key, (low, high) in result.intervals.items()}
+            yield _row("  95 %", (f"±{halves[key]:.3f}" if key in halves else "" for key in keys))
+        for name, figures in {**result.by_kind, **result.by_length}.items():
+            yield _row("  " + name, (_cell(figures[key]) for key in keys))
+
+
+def _cell(value: float) -> str:
+    if np.isnan(value):
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
 
 
 def _row(name: str, cells: Iterable[str]) -> str:
@@ -242,8 +326,19 @@ def _row(name: str, cells: Iterable[str]) -> str:
 
 
 def report_dict(report: Report) -> list[dict[str, Any]]:
-    """Unrounded, for JSON: every system's measures, with intervals and the figures by kind of pair."""
+    """Unrounded, for JSON: every system's measures with intervals, figures by kind of pair and length, and curves."""
     return [
-        {**result.metrics, "name": result.name, "intervals": result.intervals, "by_kind": result.by_kind}
+        {
+            **result.metrics,
+            "name": result.name,
+            "intervals": result.intervals,
+            "sampled_by": report.trials.sampled_by,
+            "by_kind": result.by_kind,
+            "by_length": result.by_length,
+            "curves": {
+                name: {axis: numbers.tolist() for axis, numbers in asdict(curve).items()}
+                for name, curve in result.curves.items()
+            },
+        }
         for result in report.results
     ]

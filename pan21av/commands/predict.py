@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import orjson
 
 from .. import __version__
 from ..data.answers import ANSWERS, AnswerFile
-from ..data.trials import EXPECTED, Inspection, TrialFile
+from ..data.trials import Inspection, TrialFile
 from ..engines import Answering, find_engine
 from ..errors import EnvironmentFault, InputError
 from ..files import output_folder, write_whole
@@ -42,6 +43,7 @@ def predict(
     device: str = "auto",
     threads: int | None = None,
     population: str | os.PathLike[str] | None = None,
+    columns: Sequence[str] | None = None,
     lenient: bool = False,
     details: bool = False,
     engine: str = "local",
@@ -51,6 +53,7 @@ def predict(
     """Answer every trial of `input` (a file, a directory with pairs.jsonl, or "-") in `output`/answers.jsonl.
 
     `population` is a file or folder of other texts of that kind, or "self" for a sample of the input's own.
+    `columns` are the names of a CSV or TSV's columns that hold id and texts, where they are not id, text1, text2.
     `lenient` leaves lines out that are no trials; otherwise they end the run before it begins.
     `details` writes what every member says of every pair to details.npy: (pairs, 4, members), the
     four being p_DML, p_BFS, p_UAL and p_O2D2; and likelihood ratios to ratios.csv.
@@ -62,7 +65,7 @@ def predict(
     n_members = len(read_manifest(ensemble)["members"])
     with ExitStack() as stack:
         out = stack.enter_context(AnswerFile(folder))
-        trials = stack.enter_context(TrialFile(input, folder))
+        trials = stack.enter_context(TrialFile(input, folder, columns))
         found = _inspect(trials, lenient)
         log.info("pan21av %s, ensemble %s: %d members", __version__, ensemble.name, n_members)
         machines = find_engine(engine, address, resources)
@@ -141,11 +144,11 @@ def _inspect(trials: TrialFile, lenient: bool) -> Inspection:
     """One fast pass over all of the input, so that nobody waits an hour to hear of its last line."""
     found = trials.inspect()
     if found.faults and not lenient:
-        raise InputError(f"{trials.name}: {found.report}; {EXPECTED} (--lenient leaves such lines out)")
+        raise InputError(f"{trials.name}: {found.report}; {trials.expected} (--lenient leaves such lines out)")
     if found.faults:
-        log.warning("%s: left out %s; %s", trials.name, found.report, EXPECTED)
+        log.warning("%s: left out %s; %s", trials.name, found.report, trials.expected)
     if not found.trials:
-        raise InputError(f"{trials.name} holds no trials; {EXPECTED}")
+        raise InputError(f"{trials.name} holds no trials; {trials.expected}")
     if found.unusable:
         log.warning("%d trials lack two usable texts and are answered 0.5", found.unusable)
     return found

@@ -9,7 +9,7 @@ from ..errors import InputError
 from ..files import reading
 from .jsonlines import read_objects
 from .pan import bare_name
-from .textfiles import read_text as read_text  # the one door to a file: everybody takes it from here
+from .readers import read_text_file
 
 EXPECTED = 'expected {"text": "..."} or PAN\'s {"pair": ["...", "..."]}'
 
@@ -35,7 +35,7 @@ def files_in(place: Path) -> list[Path]:
 
 def read_texts(places: list[Path]) -> dict[str, str]:
     """The text of every file of files and folders, by its path."""
-    return {str(file): read_text(file) for place in places for file in files_in(place)}
+    return {str(file): read_text_file(file) for place in places for file in files_in(place)}
 
 
 def read_people(folder: Path) -> dict[str, list[str]]:
@@ -57,7 +57,7 @@ def texts_in(place: Path) -> Iterator[str]:
     """Every text of files, folders and JSON lines, whatever they hold."""
     for file in files_in(place):
         if not bare_name(file).endswith((".jsonl", ".ndjson")):
-            yield read_text(file)
+            yield read_text_file(file)
             continue
         for number, value in read_objects(file):
             texts = [value["text"]] if "text" in value else value.get("pair")

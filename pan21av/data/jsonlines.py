@@ -34,7 +34,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
             raw.seek(0)
             for magic, name in _OTHER_ENCODINGS.items():
                 if head.startswith(magic):
-                    raise InputError(f"{path} is {name}; expected JSON lines in UTF-8, plain, .gz or .xz")
+                    raise InputError(f"{path} is {name}; expected lines in UTF-8, plain, .gz or .xz")
             for magic, opener in _MAGIC.items():
                 if head.startswith(magic):
                     with opener(raw, "rb") as stream:

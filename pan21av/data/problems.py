@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ..errors import InputError
 from ..files import reading
-from .gather import listed, read_text
+from .gather import listed
+from .readers import read_text_file
 
 UNKNOWN, KNOWN = re.compile(r"unknown\d*\.\w+", re.IGNORECASE), re.compile(r"known\d*\.\w+", re.IGNORECASE)
 
@@ -38,9 +39,9 @@ def problem_line(folder: Path) -> bytes:
     unknown = _texts(folder, UNKNOWN)
     if len(unknown) != 1:
         raise InputError(f"{folder} should hold one unknown text, but has {', '.join(p.name for p in unknown)}")
-    known = [read_text(path) for path in _texts(folder, KNOWN)]
+    known = [read_text_file(path) for path in _texts(folder, KNOWN)]
     # Not orjson: a file may hold lone surrogates.
-    return json.dumps({"id": folder.name, "questioned": read_text(unknown[0]), "known": known}).encode() + b"\n"
+    return json.dumps({"id": folder.name, "questioned": read_text_file(unknown[0]), "known": known}).encode() + b"\n"
 
 
 def _texts(folder: Path, kind: re.Pattern[str]) -> list[Path]:

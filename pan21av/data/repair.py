@@ -31,6 +31,12 @@ _HTML_TAG = re.compile(
     r"|code|center|font|small|sup|sub|script|style|meta|link|section|article)\b[^<>]{0,500}>|<!(?:--|doctype)[^<>]{0,500}>",
     re.IGNORECASE,
 )
+# In a file that is a page: what may stand within a word, and all the rest.
+_INLINE_TAG = re.compile(
+    r"</?(?:a|abbr|b|bdi|big|cite|code|del|em|font|i|ins|kbd|mark|q|s|small|span|strong|sub|sup|tt|u|wbr)\b[^<>]*>",
+    re.IGNORECASE,
+)
+_ANY_TAG = re.compile(r"<[a-z/!?][^<>]*>", re.IGNORECASE)
 
 _GUTENBERG_START = re.compile(r"\*{3}\s{0,5}START OF (?:THE|THIS) PROJECT GUTENBERG[^\n]{0,300}", re.IGNORECASE)
 _GUTENBERG_END = re.compile(
@@ -55,6 +61,20 @@ def _html(text: str) -> str:
     if len(_HTML_TAG.findall(text[:100_000])) < MIN_TAGS:
         return text
     return unescape(_HTML_TAG.sub("", _BLOCK.sub("\n\n", _without_silent(text))))
+
+
+def page_text(page: str) -> str:
+    """The text of what is known to be a web page, whatever its tags are called."""
+    page = _BLOCK.sub("\n\n", _without_silent(_without_comments(page)))
+    return unescape(_ANY_TAG.sub(" ", _INLINE_TAG.sub("", page)))
+
+
+def _without_comments(page: str) -> str:
+    kept, at = [], 0
+    while (start := page.find("<!--", at)) >= 0 and (end := page.find("-->", start + 4)) >= 0:
+        kept.append(page[at:start])
+        at = end + len("-->")
+    return "".join([*kept, page[at:]])
 
 
 def _without_silent(text: str) -> str:

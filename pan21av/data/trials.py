@@ -1,4 +1,4 @@
-"""Trials in: PAN's JSON lines, checked as a whole before any of them is answered."""
+"""Trials in: PAN's JSON lines or a table, checked as a whole before any of them is answered."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ import numpy as np
 from ..errors import EnvironmentFault, InputError
 from ..files import reading
 from .jsonlines import BadLine, numbered_lines, opened, parse_object
-from .pan import find_pairs
+from .pan import bare_name, find_pairs
 from .problems import find_problems, problem_line
+from .tables import COLUMNS, SUFFIXES, table_lines
 
 EXPECTED = 'expected {"id": "...", "pair": ["first text", "second text"]}'
 STANDARD_INPUT = "-"
@@ -34,8 +35,10 @@ class Trial:
     texts: tuple[str, ...] | None  # None: no two usable texts, to be answered with 0.5
 
 
-def parse_trial(line: bytes | None) -> Trial:
+def parse_trial(line: bytes | BadLine | None) -> Trial:
     """The trial of one line; BadLine if it has no JSON object with a string id."""
+    if isinstance(line, BadLine):
+        raise line
     value = parse_object(line)
     trial = value.get("id")
     if not isinstance(trial, str):
@@ -89,14 +92,30 @@ class Inspection:
 class TrialFile:
     """The trials of a file, read twice: once to inspect it all, once to answer. Use it as a context.
 
-    It stays open, so that a file removed meanwhile can still be read. What can be read only once
-    (standard input, a pipe) is first copied to an unnamed file in `spool`; so are the problems of a folder.
+    A table, which `columns` (id and two texts) or the name of the file tell, is read as the JSON lines that it stands
+    for, so that all else is the same. The file stays open, so that one that is removed meanwhile can still be read.
+    What can be read only once (standard input, a pipe) is first copied to an unnamed file in `spool`; so are the
+    problems of a folder.
     """
 
-    def __init__(self, source: str, spool: Path) -> None:
+    def __init__(self, source: str, spool: Path, columns: Sequence[str] | None = None) -> None:
         self.spool, self.problems = spool, [] if source == STANDARD_INPUT else find_problems(Path(source))
         self.path = None if source == STANDARD_INPUT else Path(source) if self.problems else find_pairs(source)
         self.name = str(self.path or "standard input")
+        if columns is None and self.path is not None and bare_name(self.path).lower().endswith(SUFFIXES):
+            columns = COLUMNS
+        self.columns = columns
+
+    @property
+    def expected(self) -> str:
+        """What a line should be like."""
+        return EXPECTED if self.columns is None else f"expected rows of {', '.join(self.columns)}"
+
+    def _lines(self) -> Iterator[tuple[int, bytes | BadLine | None]]:
+        self.stream.seek(0)
+        if self.columns is None:
+            return numbered_lines(self.stream)
+        return table_lines(self.stream, self.columns, self.name)
 
     def __enter__(self) -> TrialFile:
         with ExitStack() as stack:
@@ -132,9 +151,8 @@ class TrialFile:
         faults: dict[str, list[int]] = {}
         ids, places = array("Q"), array("Q")
         unusable = 0
-        self.stream.seek(0)
-        for number, line in numbered_lines(self.stream):
-            digest.update(line or b"")
+        for number, line in self._lines():
+            digest.update(line if isinstance(line, bytes) else b"")
             digest.update(b"\n")
             try:
                 trial = parse_trial(line)
@@ -160,9 +178,8 @@ class TrialFile:
 
     def read(self, skip: frozenset[int] = frozenset(), first: int = 0) -> Iterator[Trial]:
         """The trials in order, from number `first` on, without the lines in `skip`."""
-        self.stream.seek(0)
         count = 0
-        for number, line in numbered_lines(self.stream):
+        for number, line in self._lines():
             if number in skip:
                 continue
             count += 1

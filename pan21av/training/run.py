@@ -16,7 +16,7 @@ import orjson
 import torch
 
 from .. import __version__
-from ..data.textfiles import read_text
+from ..data.readers import read_plain_file
 from ..data.tokeniser import DEFAULT
 from ..engines import Engine, find_engine
 from ..errors import EnvironmentFault, InputError
@@ -74,7 +74,7 @@ def train(
     files = [Path(data)] if isinstance(data, (str, Path)) else [Path(path) for path in data]
     output = output_folder(output)
     work = Path(work) if work else output.with_name(output.name + ".work")
-    text = read_text(Path(notes)) if notes else ""
+    text = read_plain_file(Path(notes)) if notes else ""
     machines = find_engine(engine, address, resources)
     if engine == "local":
         chosen = choose_device(device)

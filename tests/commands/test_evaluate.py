@@ -29,7 +29,7 @@ def pictures(folder):
 
 def test_by_hand(folder):
     answers = write_answers(folder / "answers.jsonl", [("a", 0.9), ("b", 0.2), ("c", 0.5), ("d", 0.6)])
-    (result,) = evaluate([answers], folder, pairs=folder, output=folder / "out").results
+    (result,) = evaluate([answers], folder, pairs=folder, output=folder / "out", bootstrap=200).results
     assert result.metrics["auc"] == pytest.approx(3 / 4)
     assert result.metrics["c@1"] == pytest.approx((2 + 1 * 2 / 4) / 4)
     assert result.metrics["f_05_u"] == pytest.approx(1.25 / (1.25 + 0.25 * 1 + 1))
@@ -48,7 +48,12 @@ def test_by_hand(folder):
     assert not result.problems
     assert json.loads((folder / "out" / "out.json").read_text())["auc"] == 0.75
     assert 'measure {\n key: "auc"\n value: "0.75"\n}' in (folder / "out" / "evaluation.prototext").read_text()
-    assert pictures(folder / "out") == {"reliability.png", "roc.png", "coverage.png", "posteriors.png"}
+    assert pictures(folder / "out") == {
+        "reliability.png", "roc.png", "coverage.png", "posteriors.png", "tippett.png", "det.png", "pav.png",
+    }  # fmt: skip
+    # Ratios 9 and 1 of one author, 1/4 and 3/2 of two.
+    assert result.metrics["cllr"] == pytest.approx(np.log2([10 / 9, 2, 5 / 4, 5 / 2]).sum() / 4)
+    assert result.metrics["trials"] == 4
     np.save(folder / "details.npy", np.zeros((4, 4, 3), dtype=np.float32))
     evaluate([answers], folder, output=folder / "full", bootstrap=0)
     assert pictures(folder / "full") == pictures(folder / "out") | {"agreement.png"}
@@ -92,9 +97,17 @@ def test_command(folder, command):
         "AUC": "0.875", "c@1": "0.750", "F0.5u": "0.714", "F1": "1.000", "Brier": "0.870", "overall": "0.842",
         "ECE": "0.100", "no resp": "0.500",
     }  # fmt: skip
-    assert [line[:16].strip() for line in table[2:]] == [
+    rows = [
         "95 %", "SA_SF", "SA_DF", "DA_SF", "DA_DF", "SA_DF + DA_SF", "SA_SF + DA_SF", "SA_DF + DA_DF", "SA_SF + DA_DF",
+        "0-99 words",
     ]  # fmt: skip
+    at = table.index("")
+    assert [line[:16].strip() for line in table[2:at]] == rows
+    assert table[at + 1].split()[2:] == ["trials", "Cllr", "min", "loss", "EER"]
+    # Two perfect but for the tenth, two non-responses; PAV makes a and b perfect and leaves the rest.
+    assert table[at + 2].split()[1:] == ["4", f"{(np.log2(10 / 9) + 1) / 2:.3f}", "0.500", "0.076", "0.250"]
+    assert [line[:16].strip() for line in table[at + 3 : -1]] == rows
+    assert table[-1] == "Intervals are of samples drawn by trial (the truth does not name all authors)."
     (folder / "answers.jsonl").write_text("nonsense")
     done = command("evaluate", "-a", folder, "-t", folder)
     assert done.returncode == 2
@@ -131,11 +144,36 @@ def test_json_of_several(folder, command):
 def test_truths_that_cannot_be_used(folder):
     answers = write_answers(folder / "answers.jsonl", [("a", 0.9)])
     (folder / "pairs.jsonl").write_text(json.dumps({"id": "a", "fandoms": ["x", "y"]}))
-    with pytest.raises(InputError, match="does not name two fandoms"):
+    with pytest.raises(InputError, match=r"pairs.jsonl lacks 3 trials of the truth: b, c, d"):
         evaluate([answers], folder, pairs=folder)
     (folder / "pan21_truth.jsonl").write_text("\n")
     with pytest.raises(InputError, match=r"pan21_truth.jsonl holds no trials"):
         evaluate([answers], folder)
+
+
+def test_by_length_and_author(folder, command):
+    """Topics are not needed; the shorter text counts."""
+    long, short, medium = "word " * 5000, "word " * 99, "word " * 100
+    texts = {"a": [long, short], "b": [medium, long], "c": [long, long], "d": [long, short]}
+    lines = [json.dumps({"id": i, "pair": pair}) for i, pair in texts.items()]
+    (folder / "pairs.jsonl").write_text("\n".join(lines))
+    authors = {"a": ["x", "x"], "b": ["x", "y"], "c": ["y", "y"], "d": ["z", "y"]}
+    lines = [json.dumps({"id": i, "same": s, "authors": authors[i]}) for i, s in TRUTH.items()]
+    (folder / "pan21_truth.jsonl").write_text("\n".join(lines))
+    write_answers(folder / "answers.jsonl", [("a", 0.9), ("b", 0.2), ("c", 0.5), ("d", 0.6)])
+    report = json.loads(command("evaluate", "-a", folder, "-t", folder, "-p", folder, "--json").stdout)
+    assert report["sampled_by"] == "author"
+    assert report["by_kind"] == {}
+    assert {name: row["trials"] for name, row in report["by_length"].items()} == {
+        "0-99 words": 2, "100-249 words": 1, "4000+ words": 1,
+    }  # fmt: skip
+    assert report["by_length"]["0-99 words"]["cllr"] == pytest.approx(np.log2([10 / 9, 5 / 2]).sum() / 2)
+    assert report["by_length"]["4000+ words"]["cllr"] is None
+    assert set(report["curves"]["det"]) == {"x", "y", "low", "high"}
+    low, high = report["intervals"]["cllr"]
+    assert low < report["cllr"] < high
+    table = command("evaluate", "-a", folder, "-t", folder, "-p", folder).stdout.decode()
+    assert "Intervals are of samples drawn by author." in table
 
 
 def test_details_follow_the_order_of_the_truth(folder, caplog):

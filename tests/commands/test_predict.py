@@ -10,6 +10,7 @@ import pytest
 from support import prose, write_random_ensemble
 
 from pan21av.commands.predict import predict
+from pan21av.data.answers import AnswerFile
 from pan21av.verifier import Verifier
 
 
@@ -106,6 +107,53 @@ def test_unusable_texts_are_not_answered(tiny_ensemble, tmp_path, caplog, expect
     assert np.isnan(details[:5]).all()
     scores = Verifier.load(tiny_ensemble, device="cpu").verify(prose(1), prose(2)).scores
     np.testing.assert_array_equal(details[5], scores.astype(np.float32))
+
+
+def write_table(path, pairs, header=("nr", "left", "right")):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *((i, *pair) for i, pair in pairs.items())])
+
+
+def test_a_table(tiny_ensemble, tmp_path, command, expected):
+    """Broken off and taken up again as JSON lines are; the answers are theirs."""
+    pairs = {f"pair {n}": (prose(n), prose(n + 50)) for n in range(70)}
+    write_table(tmp_path / "pairs.csv", pairs)
+    arguments = ("predict", "-i", "pairs.csv", "-o", "out", "--columns", "nr,left,right", "--models", tiny_ensemble)
+    with pytest.MonkeyPatch.context() as patch:
+        written = []
+        patch.setattr(AnswerFile, "write", interrupted_after(40, AnswerFile.write, written))
+        assert command(*arguments).returncode == 130
+    done = command(*arguments)
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["resumed_after"] == 32
+    assert read_answers(tmp_path / "out") == dict(zip(pairs, expected(pairs.values()), strict=True))
+
+
+def interrupted_after(count, write, written):
+    def interrupted(self, *answer):
+        if len(written) == count:
+            raise KeyboardInterrupt
+        written.append(answer)
+        write(self, *answer)
+
+    return interrupted
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "message"),
+    [
+        (("id", "text1", "text2"), "id,text1", "--columns takes the names of three columns"),
+        (("nr", "left", "right"), None, "pairs.csv has no columns id, text1, text2, but nr, left, right"),
+        (("id", "text1", "text2", "more"), None, "1 line with another number of columns than the header's 4 (line 2)"),
+    ],
+)
+def test_tables_that_cannot_be_used(tiny_ensemble, tmp_path, command, header, columns, message):
+    write_table(tmp_path / "pairs.csv", {"a": (prose(1), prose(2))}, header)
+    chosen = ("--columns", columns) if columns else ()
+    done = command("predict", "-i", "pairs.csv", "-o", "out", *chosen, "--models", tiny_ensemble)
+    assert done.returncode == 2
+    assert message in done.stderr.decode().splitlines()[-1]
+    assert not list((tmp_path / "out").glob("*.jsonl"))
 
 
 def test_a_second_run_begins_anew(tiny_ensemble, tmp_path):

@@ -30,12 +30,28 @@ def test_in_words_and_as_json(tiny_ensemble, command):
 
 
 def test_files_that_are_no_texts(tiny_ensemble, tmp_path, command):
-    (tmp_path / "c.txt").write_bytes(b"caf\xe9")
-    for name, message in (("c.txt", "c.txt is not UTF-8"), ("nowhere.txt", "'nowhere.txt' does not exist")):
-        refused = command("verify", "a.txt", name, "--models", tiny_ensemble)
-        assert refused.returncode == 2
-        assert message in refused.stderr.decode()
-        assert not refused.stdout
+    (tmp_path / "c.doc").write_bytes(b"\xd0\xcf\x11\xe0")
+    (tmp_path / "d.txt").write_text(" ")
+    for name, message in (
+        ("c.doc", "pan21av: c.doc is an old Word document"),
+        ("d.txt", "pan21av: d.txt holds no text"),
+        ("nowhere.txt", "'nowhere.txt' does not exist"),
+    ):
+        for verb, more in (("verify", []), ("explain", ["-o", "page.html"])):
+            refused = command(verb, "a.txt", name, *more, "--models", tiny_ensemble)
+            assert refused.returncode == 2
+            assert message in refused.stderr.decode()
+            assert not refused.stdout
+            assert not (tmp_path / "page.html").exists()
+
+
+def test_the_same_text_in_other_files(tiny_ensemble, tmp_path, command):
+    """What is written in them counts, not how."""
+    (tmp_path / "c.html").write_text(f"<html><body><p>{OTHER}</p></body></html>", encoding="utf-16")
+    plain, page = (
+        command("verify", "a.txt", name, "--json", "--models", tiny_ensemble).stdout for name in ("b.txt", "c.html")
+    )
+    assert json.loads(page)["probability"] == json.loads(plain)["probability"]
 
 
 def test_notes_are_told(tiny_ensemble, command):
