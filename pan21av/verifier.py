@@ -188,7 +188,7 @@ class Verifier:
         return {
             "tokeniser": ensemble.tokeniser.name,
             "limit": self.config.max_tokens,
-            "mend": ensemble.limits is not None,
+            "mend": ensemble.limits is not None and ensemble.tokeniser.mends,
         }
 
     def _readable(self, documents: list[_Document], tokens: list[Tokens]) -> list[Tokens]:

@@ -12,16 +12,16 @@ import pytest
 from pan21av.data.tokeniser import DEFAULT, find_tokeniser
 from pan21av.data.vocabulary import PAD, UNKNOWN, Vocabulary
 from pan21av.errors import InputError
-from pan21av.training import prepare as prepare_module
+from pan21av.training import tokenising
 from pan21av.training.prepare import prepare
 from pan21av.training.prepared import CALIBRATE, TRAIN, VALIDATE, Prepared, Span
-from pan21av.training.word_vectors import SPREAD, read_vectors
+from pan21av.training.word_vectors import read_vectors
 
 
 @pytest.fixture
 def in_place(monkeypatch):
     """Tokenise in this process: no seconds lost on starting others."""
-    monkeypatch.setattr(prepare_module, "ordered_map", lambda f, jobs, pool, ahead: ((i, f(a)) for i, a in jobs))
+    monkeypatch.setattr(tokenising, "ordered_map", lambda f, jobs, pool, ahead: ((i, f(a)) for i, a in jobs))
 
 
 # ---- what is there ----
@@ -273,7 +273,7 @@ def test_word_vectors_are_scaled_and_the_rest_begins_at_random(corpus):
     made = corpus.prepared
     row = made.vocabulary.word_id("the")
     assert np.corrcoef(made.vectors[row], np.arange(7))[0, 1] == pytest.approx(1)
-    assert made.vectors[row].std() == pytest.approx(SPREAD)
+    assert made.vectors[row].std() == pytest.approx(corpus.settings.data.vector_spread) == pytest.approx(0.3)
     assert np.isnan(np.delete(made.vectors, row, 0)).all()
 
 
