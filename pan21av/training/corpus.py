@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.jsonlines import read_objects
-from ..data.pan import find_file, find_pairs, is_called, read_truth, topics_of
+from ..data.pan import find_file, find_pairs, is_called, read_truth, topics_of, truth_of
 from ..errors import InputError
 
 
@@ -71,7 +71,7 @@ def read_pan(pairs: Path, truth: Path) -> Iterator[Document]:
 
 
 def read_corpus(data: Sequence[Path], truth: Path | None = None, *, unique_texts: bool = False) -> Iterator[Document]:
-    """Of all files: PAN pairs if a truth is given (or lies beside them in a folder), else documents.
+    """Of all files: PAN pairs if a truth is given (or lies in the same folder, or is called like them), else documents.
 
     `unique_texts`: of documents with equal texts the first stands for all, whoever is named as their author.
     """
@@ -95,4 +95,6 @@ def _read_one(path: Path, truth: Path | None) -> Iterator[Document]:
         raise InputError(f"{path} holds neither one documents.jsonl nor one pairs.jsonl with its truth.jsonl")
     if not path.exists():
         raise InputError(f"{path} does not exist")
+    if truth is None and (beside := truth_of(path)).exists():
+        return read_pan(path, beside)
     return read_pan(path, find_file(truth, "truth.jsonl")) if truth else read_documents(path)

@@ -60,6 +60,7 @@ def prepare(
     manifest = folder / MANIFEST
     if manifest.exists() and orjson.loads(manifest.read_bytes()).get("fingerprint") == fingerprint:
         log.info("reusing the prepared corpus in %s", folder)
+        (folder / JOURNAL).unlink(missing_ok=True)  # of a run that was killed at its very end
         return Prepared.load(folder, settings.model)
     building = folder.with_name(folder.name + ".part")
     corpus = read_corpus(data, truth, unique_texts=options.unique_texts)
