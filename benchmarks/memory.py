@@ -4,12 +4,16 @@ Writes pairs of 21,000 characters, every text distinct, runs the command on them
 memory of its whole process tree (proportional set size, so that pages which processes share count once).
 
     python benchmarks/memory.py 2000 20000 [--models default]
+
+With --prepare it is the preparation of training texts (preset paper) instead, on pairs that generate.py writes. What
+grows there is the table of token types, some hundred bytes each; the tokens go to disk.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
@@ -17,6 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import generate
 from bench import CHARACTERS, make_texts
 
 CHUNK = 50  # documents made from one seed
@@ -55,32 +60,62 @@ def proportional_bytes(pid: int) -> int:
     return 0
 
 
-def measure(pairs: int, models: str, folder: Path) -> dict[str, float]:
-    file = folder / f"pairs-{pairs}.jsonl"
-    write_pairs(file, pairs)
-    command = [sys.executable, "-m", "pan21av", "-q", "predict", "-i", str(file), "-o", str(folder / f"out-{pairs}")]
-    began, peak = time.perf_counter(), 0
-    with subprocess.Popen([*command, "--models", models]) as process:
+def run(command: list[str]) -> dict[str, float]:
+    """Peak of the process tree, time passed, and time that its cores were busy."""
+    began, busy, peak = time.perf_counter(), os.times(), 0
+    with subprocess.Popen(command) as process:
         while process.poll() is None:
             peak = max(peak, sum(map(proportional_bytes, tree_of(process.pid))))
             time.sleep(0.5)
     if process.returncode:
-        sys.exit(f"predict ended with {process.returncode}")
+        sys.exit(f"{command[1:4]} ended with {process.returncode}")
+    now = os.times()
+    core_seconds = now.children_user + now.children_system - busy.children_user - busy.children_system
+    return {"MiB": peak / 2**20, "seconds": time.perf_counter() - began, "core_seconds": core_seconds}
+
+
+def measure(pairs: int, models: str, folder: Path) -> dict[str, float]:
+    file = folder / f"pairs-{pairs}.jsonl"
+    write_pairs(file, pairs)
+    command = [sys.executable, "-m", "pan21av", "-q", "predict", "-i", str(file), "-o", str(folder / f"out-{pairs}")]
+    found = run([*command, "--models", models])
     answers = sum(1 for _ in (folder / f"out-{pairs}" / "answers.jsonl").open())
     assert answers == pairs, f"{answers} answers for {pairs} pairs"
     file.unlink()
-    return {"pairs": pairs, "MiB": peak / 2**20, "seconds": time.perf_counter() - began}
+    return {"pairs": pairs, **found}
+
+
+PREPARE = """
+import sys
+from pathlib import Path
+from pan21av.training.prepare import prepare
+from pan21av.training.settings import load_settings
+if __name__ == "__main__":
+    made = prepare([Path(sys.argv[1])], Path(sys.argv[2]), load_settings("paper"))
+    size = sum(file.stat().st_size for file in Path(sys.argv[2]).iterdir())
+    print(f"{len(made.split):,} documents, {len(made.tokens):,} tokens, {len(made.types):,} types, {size:,} bytes")
+"""
+
+
+def measure_preparation(pairs: int, folder: Path, characters: int = CHARACTERS) -> dict[str, float]:
+    corpus, script = folder / f"corpus-{pairs}", folder / "prepare.py"
+    generate.write(corpus, pairs, characters=characters)
+    script.write_text(PREPARE)
+    return {"pairs": pairs, **run([sys.executable, str(script), str(corpus), str(folder / f"prepared-{pairs}")])}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pairs", type=int, nargs="+")
     parser.add_argument("--models", default="default")
+    parser.add_argument("--prepare", action="store_true", help="training texts instead of predictions")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pan21av-memory-") as folder:
         for pairs in options.pairs:
-            result = measure(pairs, options.models, Path(folder))
-            print("{pairs:7,.0f} pairs  {MiB:7.0f} MiB at the peak  {seconds:7.0f} s".format(**result), flush=True)
+            place = Path(folder)
+            result = measure_preparation(pairs, place) if options.prepare else measure(pairs, options.models, place)
+            line = "{pairs:7,.0f} pairs  {MiB:7.0f} MiB at the peak  {seconds:7.0f} s  {core_seconds:7.0f} core-seconds"
+            print(line.format(**result), flush=True)
 
 
 if __name__ == "__main__":

@@ -242,7 +242,7 @@ class Verifier:
         return {
             "tokeniser": ensemble.tokeniser.name,
             "limit": self.config.max_tokens,
-            "mend": ensemble.limits is not None,
+            "mend": ensemble.limits is not None and ensemble.tokeniser.mends,
         }
 
     def _readable(self, documents: list[Document], tokens: list[list[Tokens]]) -> list[Tokens]:

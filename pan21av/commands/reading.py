@@ -32,7 +32,7 @@ class Reading:
 def readings(verifier: Verifier, texts: Sequence[str]) -> tuple[list[Reading], Batch]:
     """Both texts as the verdict rests on them, and the batch that they make."""
     config, tokeniser = verifier.config, verifier.ensemble.tokeniser
-    if verifier.ensemble.limits is not None:
+    if verifier.ensemble.limits is not None and tokeniser.mends:
         texts = [tokeniser.repaired(text, config.max_tokens)[0] for text in texts]
     tokens = [tokeniser.tokenise(text, config.max_tokens) or [UNREADABLE] for text in texts]
     batch = batch_of([Tokens.of(t) for t in tokens], verifier.ensemble.vocabulary, config)

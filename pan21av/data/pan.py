@@ -67,6 +67,12 @@ def find_pairs(place: str | Path) -> Path:
     return find_file(place, "pairs.jsonl")
 
 
+def truth_of(pairs: Path) -> Path:
+    """Where PAN puts the truth of a file of pairs: x.jsonl has x-truth.jsonl."""
+    name, dot, rest = pairs.name.partition(".jsonl")
+    return pairs.with_name(f"{name}-truth{dot}{rest}")
+
+
 @dataclass(frozen=True)
 class Truth:
     """What is true of one trial."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
+from . import published
 from .repair import repair
 
 # NLTK would load SciPy, where that is installed, for statistics that we do not use: 1.3 s of every start.
@@ -79,7 +81,7 @@ def single_spaced(text: str) -> str:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """(start, piece) of a single-spaced text, cut at spaces, which no token holds; without any, after MAX_PIECE.
+    """(start, piece) of a normalised text, cut at spaces, which no token holds; without any, after MAX_PIECE.
 
     NLTK gives every match five seconds, and a text of some megabytes, or a busy machine, may need more.
     """
@@ -118,13 +120,21 @@ class Tokens:
         return cls(list(index), joined, texts=tuple(len(text.ids) for text in texts))
 
 
+class Rules(Protocol):
+    """Where tokens begin and end, as NLTK's tokenisers say it."""
+
+    def tokenize(self, text: str) -> list[str]: ...
+    def span_tokenize(self, text: str) -> Iterable[tuple[int, int]]: ...
+
+
 @dataclass(frozen=True)
 class Tokeniser:
     """`normalise` a text, then cut it where the pattern says."""
 
     name: str
     normalise: Callable[[str], str]
-    pattern: RegexpTokenizer
+    pattern: Rules
+    mends: bool = True  # texts are repaired before, for ensembles that have limits of a text
 
     def tokenise(self, text: str, limit: int | None = None) -> list[str]:
         """The tokens of `text`, at most `limit`."""
@@ -168,10 +178,11 @@ class Tokeniser:
 
 
 DEFAULT = "pan21av-1"
-# The authors' weights expect text that is tokenised already: tokens separated by spaces.
-SPACES = "spaces"
+PUBLISHED = "published"  # what the authors' program does to a text, and nothing else
+SPACES = "spaces"  # for texts that are tokenised already: tokens separated by spaces
 TOKENISERS = {
     DEFAULT: Tokeniser(DEFAULT, unify, _TOKENS),
+    PUBLISHED: Tokeniser(PUBLISHED, published.normalise, published.EnglishRules(), mends=False),
     SPACES: Tokeniser(SPACES, single_spaced, _SPACED),
 }
 
@@ -179,6 +190,8 @@ TOKENISERS = {
 def find_tokeniser(name: str) -> Tokeniser:
     if name not in TOKENISERS:
         raise ValueError(f"unknown tokeniser {name!r}; this version knows {', '.join(TOKENISERS)}")
+    if name == PUBLISHED:
+        published.check_spacy()
     return TOKENISERS[name]
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..config import ModelConfig
-from ..data.tokeniser import SPACES
+from ..data.tokeniser import PUBLISHED
 from ..data.vocabulary import FIRST, Vocabulary
 from ..errors import InputError
 from ..vote import check_odd
@@ -166,7 +166,7 @@ def import_published(weights: list[Path], output: Path) -> None:
     save_ensemble(
         output,
         config=config,
-        tokeniser=SPACES,
+        tokeniser=PUBLISHED,
         vocabulary=vocabulary,
         members=[member_files(state, ("o2d2.",), half=False) for _, _, state in loaded],
         info={"training": {"imported": [path.name for path in weights]}},

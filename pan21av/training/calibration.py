@@ -15,7 +15,7 @@ from ..network.embedding import Embedding, EmbeddingPair
 from ..network.network import Network, Population
 from .crops import Crops
 from .prepared import CALIBRATE, TRAIN, Prepared, Span
-from .sampling import FOR_CALIBRATION, FOR_SCORES, draw_pairs, per_source
+from .sampling import FOR_SCORES, draw_pairs, per_source
 from .settings import Settings
 from .sources import n_known
 from .stage1 import project_spans
@@ -176,7 +176,10 @@ class Calibration:
     def draw(self, documents: np.ndarray, rng: np.random.Generator) -> LabelledPairs:
         """Pairs drawn anew, each document at a random view, half of the pairs with a population."""
         catalogue, settings = self.prepared.catalogue, self.settings
-        pairs = draw_pairs(catalogue, documents, FOR_SCORES if settings.heads.epochs else FOR_CALIBRATION, rng)
+        if settings.heads.epochs:
+            pairs = draw_pairs(catalogue, documents, FOR_SCORES, rng)
+        else:
+            pairs = self.prepared.draw("calibration", documents, rng)
         pairs = per_source(catalogue, pairs, settings.calibration.per_source)
         pairs = self._with_unfamiliar(pairs, rng)
         same = torch.tensor(catalogue.same_author(pairs), dtype=torch.float32, device=self.device)[None]

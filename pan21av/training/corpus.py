@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.jsonlines import read_objects
-from ..data.pan import find_file, find_pairs, is_called, read_truth, topics_of
+from ..data.pan import find_file, find_pairs, is_called, read_truth, topics_of, truth_of
 from ..errors import InputError
 
 
@@ -27,6 +27,10 @@ def _string(value: dict[str, Any], name: str, where: str, default: str | None = 
     if not isinstance(entry, str):
         raise InputError(f"{where}: {name!r} must be a string")
     return entry
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def read_documents(path: Path) -> Iterator[Document]:
@@ -60,16 +64,26 @@ def read_pan(pairs: Path, truth: Path) -> Iterator[Document]:
         if not (isinstance(texts, list) and len(texts) == 2 and all(isinstance(text, str) for text in texts)):
             raise InputError(f"{where}: 'pair' must be two strings")
         for author, topic, text in zip(names, topics, texts, strict=True):
-            key = hashlib.blake2b(f"{author}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            key = _digest(f"{author}\0{text}")
             if key not in seen:
                 seen.add(key)
                 yield Document(author, topic, "", "", text)
 
 
-def read_corpus(data: Sequence[Path], truth: Path | None = None) -> Iterator[Document]:
-    """Of all files: PAN pairs if a truth is given (or lies beside them in a folder), else documents."""
+def read_corpus(data: Sequence[Path], truth: Path | None = None, *, unique_texts: bool = False) -> Iterator[Document]:
+    """Of all files: PAN pairs if a truth is given (or lies in the same folder, or is called like them), else documents.
+
+    `unique_texts`: of documents with equal texts the first stands for all, whoever is named as their author.
+    """
+    seen: set[bytes] = set()
     for path in data:
-        yield from _read_one(path, truth)
+        for document in _read_one(path, truth):
+            if unique_texts:
+                key = _digest(document.text)
+                if key in seen:
+                    continue
+                seen.add(key)
+            yield document
 
 
 def _read_one(path: Path, truth: Path | None) -> Iterator[Document]:
@@ -81,4 +95,6 @@ def _read_one(path: Path, truth: Path | None) -> Iterator[Document]:
         raise InputError(f"{path} holds neither one documents.jsonl nor one pairs.jsonl with its truth.jsonl")
     if not path.exists():
         raise InputError(f"{path} does not exist")
+    if truth is None and (beside := truth_of(path)).exists():
+        return read_pan(path, beside)
     return read_pan(path, find_file(truth, "truth.jsonl")) if truth else read_documents(path)

@@ -13,7 +13,7 @@ from .crops import Crops
 from .losses import balanced_accuracy, dml_loss, head_losses, mean_records
 from .optimiser import Optimiser, linear
 from .prepared import TRAIN, Prepared
-from .sampling import FOR_TRAINING, draw_pairs, per_source
+from .sampling import per_source
 from .settings import PairSettings
 from .topic_probe import TopicProbe
 
@@ -29,7 +29,7 @@ def pair_epoch(
     """
     catalogue, crops = prepared.catalogue, Crops(prepared, rng)
     device = network.device
-    pairs = draw_pairs(catalogue, prepared.documents(TRAIN), FOR_TRAINING, rng)
+    pairs = prepared.draw("training", prepared.documents(TRAIN), rng)
     pairs = per_source(catalogue, pairs, settings.per_source)
     rate = linear(settings.lr, settings.lr_end, epoch / max(1, settings.lr_fall_epochs))
     records = []

@@ -16,6 +16,7 @@ from ..data.batch import Batch, make_batch
 from ..data.counting import TypeTable
 from ..data.fitness import Limits
 from ..data.vocabulary import Vocabulary
+from .drawings import draw
 from .sampling import Catalogue
 
 TRAIN, CALIBRATE, VALIDATE = 0, 1, 2
@@ -47,6 +48,8 @@ class Prepared:
     vectors: np.ndarray | None  # (words, dim) to start from; NaN rows start at random
     development: np.ndarray  # (pairs, 2)
     validation: np.ndarray
+    calibration: np.ndarray | None  # the same, four kinds alike; None unless pairs are drawn as in the paper
+    drawing: str  # by which rule
     sources: list[str]
     limits: Limits  # what the training texts keep to
     fingerprint: str
@@ -72,6 +75,8 @@ class Prepared:
             np.load(vectors) if vectors.exists() else None,
             arrays["development"],
             arrays["validation"],
+            arrays.get("calibration"),
+            manifest.get("drawing", "balanced"),  # what there was before it was written down
             manifest["sources"],
             Limits.from_dict(manifest["limits"]),
             manifest["fingerprint"],
@@ -98,6 +103,10 @@ class Prepared:
 
     def documents(self, split: int) -> np.ndarray:
         return np.flatnonzero(self.split == split)
+
+    def draw(self, purpose: str, documents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Pairs (p, 2) of an epoch, for "training" or "calibration"."""
+        return draw(self.drawing, purpose, self.catalogue, documents, rng)
 
     def length(self, document: int) -> int:
         return int(self.offsets[document + 1] - self.offsets[document])

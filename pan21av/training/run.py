@@ -17,7 +17,6 @@ import torch
 
 from .. import __version__
 from ..data.readers import read_plain_file
-from ..data.tokeniser import DEFAULT
 from ..engines import Engine, find_engine
 from ..errors import EnvironmentFault, InputError
 from ..files import output_folder, write_whole, writing
@@ -209,7 +208,7 @@ def _assemble(
     save_ensemble(
         output,
         config=full_model(tasks[0].settings, prepared),
-        tokeniser=DEFAULT,
+        tokeniser=tasks[0].settings.data.tokeniser,
         vocabulary=prepared.vocabulary,
         members=[finished_files(task) for task in tasks],
         entries=results,

@@ -1,4 +1,7 @@
-"""Sampling: which documents are for what, and pairs of them: anew every epoch for training, once for validation."""
+"""Sampling: which documents are for what, and pairs of them: anew every epoch for training, once for validation.
+
+The pairs are drawn by our rule, "balanced"; published_drawing.py has the paper's, drawings.py chooses.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +180,7 @@ def fixed_pairs(catalogue: Catalogue, documents: np.ndarray, rng: np.random.Gene
     as the corpus has them (a blogger may have a single topic; it then serves with that)."""
     pairs = draw_pairs(catalogue, documents, FOR_VALIDATION, rng)
     same = catalogue.same_author(pairs)
-    each = min(int(same.sum()), int((~same).sum()), limit // 2)
+    each = min(int(same.sum()), int((~same).sum()), limit // 2 if limit else len(pairs))
     kept = np.concatenate([np.flatnonzero(same)[:each], np.flatnonzero(~same)[:each]])
     return rng.permutation(pairs[np.sort(kept)])
 
@@ -185,8 +188,8 @@ def fixed_pairs(catalogue: Catalogue, documents: np.ndarray, rng: np.random.Gene
 def split_documents(catalogue: Catalogue, by_topic: bool, train_share: float, rng: np.random.Generator) -> np.ndarray:
     """0 training, 1 calibration, 2 validation, -1 left out, for every document (n).
 
-    By topic: topics are dealt out, an author who touches several sets goes to one of them at
-    random, and documents whose author and topic landed apart are left out.
+    By topic, as in the paper: topics are dealt out, an author belongs to every set that has one of the author's topics,
+    coins leave one of them, and documents whose author and topic landed apart are left out.
     """
 
     def deal(names: np.ndarray) -> np.ndarray:
@@ -209,19 +212,22 @@ def split_documents(catalogue: Catalogue, by_topic: bool, train_share: float, rn
             sets[members] = deal(np.arange(len(members)))
         return sets[catalogue.author]
     topic_set = deal(catalogue.topic)[catalogue.topic]
-    split = np.full(len(topic_set), -1)
-    for documents in _groups(catalogue.author):
-        chosen = rng.choice(topic_set[documents])
-        split[documents] = np.where(topic_set[documents] == chosen, chosen, -1)
-    return split
+    author_set = _toss(catalogue.author, topic_set, rng)[catalogue.author]
+    return np.where(topic_set == author_set, topic_set, -1)
+
+
+def _toss(author: np.ndarray, topic_set: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The set (authors) of each: a fair coin between calibration and validation for those who are in both, then one
+    between training and what is left. How many documents they have in either does not matter."""
+    within = np.zeros((int(author.max()) + 1, 3), dtype=bool)
+    within[author, topic_set] = True
+    training, calibration, validation = within.T
+    heads = rng.random((2, len(within))) < 0.5
+    rest = np.where(calibration & (~validation | heads[0]), 1, 2)
+    return np.where(training & (~(calibration | validation) | heads[1]), 0, rest)
 
 
 def _source_of_author(catalogue: Catalogue) -> np.ndarray:
     source = np.zeros(int(catalogue.author.max()) + 1, dtype=np.int64)
     source[catalogue.author] = catalogue.source
     return source
-
-
-def _groups(numbers: np.ndarray) -> list[np.ndarray]:
-    order = np.argsort(numbers, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ..config import ModelConfig
+from ..data.tokeniser import DEFAULT, TOKENISERS
 from ..errors import InputError
 from ..network.checkpoint import NAMED
 from ..network.layers import Dropout
+from .drawings import DRAWINGS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,14 +28,18 @@ else:
 class DataSettings:
     """Preparation: vocabulary, splits, fixed pairs."""
 
+    tokeniser: str = "published"  # the program's: spaCy's English rules; or "pan21av-1", which unifies typography
+    unique_texts: bool = True  # equal texts count once, whoever is named as their author
     words: int = 5000  # size of the vocabulary: the paper's
     chars: int = 300  # likewise
-    lowercase: bool = True  # words are looked up so; characters keep their case
+    lowercase: bool = False  # whether words are looked up so; characters keep their case
+    vector_spread: float = 0.0  # > 0: standard deviation that word vectors are scaled to; 0: they stay as they are
     min_tokens: int = 100  # shorter documents are left out: they say little of their author
     split: str = "topics"  # "topics": authors and topics disjoint; "authors": authors only, for coarse topics
     train_share: float = 0.75  # of the topics (or authors); the rest is halved
-    max_pairs: int = 4000  # validation and development pairs, each
-    development_pairs: int = 4000  # of those, looked at after every epoch
+    drawing: str = "published"  # of pairs; "balanced": within each source, for corpora of several: see drawings.py
+    max_pairs: int = 0  # > 0: at most so many validation and development pairs, each
+    development_pairs: int = 0  # > 0: of those, so many are looked at after every epoch
     source_share: float = 1.0  # of the sources, that a member is made of; each member has others
 
 
@@ -156,6 +162,10 @@ class Settings:
     def __post_init__(self) -> None:
         if self.data.split not in ("topics", "authors"):
             raise ValueError(f"data.split must be topics or authors, not {self.data.split!r}")
+        if self.data.drawing not in DRAWINGS:
+            raise ValueError(f"data.drawing must be {' or '.join(DRAWINGS)}, not {self.data.drawing!r}")
+        if self.data.tokeniser not in TOKENISERS:
+            raise ValueError(f"data.tokeniser must be {' or '.join(TOKENISERS)}, not {self.data.tokeniser!r}")
         for name, least in MINIMA.items():
             section, _, key = name.partition(".")
             if getattr(getattr(self, section), key) < least:
@@ -227,6 +237,15 @@ SHIPPED = NAMED / "default.toml"
 # Suits a CPU: a smaller encoder, begun by contrast, n-grams beside it, scores fitted to authors it never saw.
 _COMPACT = Settings(
     model=ModelConfig(word_dim=100, ngram_dim=288, bfs_dim=100),
+    data=DataSettings(
+        tokeniser=DEFAULT,
+        unique_texts=False,
+        lowercase=True,
+        vector_spread=0.3,
+        drawing="balanced",
+        max_pairs=4000,
+        development_pairs=4000,
+    ),
     dropout=Dropout(words=0.1),
     contrastive=ContrastiveSettings(epochs=10, steps=32, max_windows=40, dml_weight=0.3, lr_end=2e-4),
     pairs=PairSettings(epochs=2, max_windows=48, min_windows=8, per_source=400),

@@ -147,7 +147,7 @@ class StageOne:
     @torch.no_grad()
     def _develop(self, network: Network) -> dict[str, float]:
         """Figures on the development pairs."""
-        pairs = self.prepared.development[: self.settings.data.development_pairs]
+        pairs = self.prepared.development[: self.settings.data.development_pairs or None]
         documents, rows = np.unique(pairs, return_inverse=True)
         spans = [Span(int(d), 0, self.settings.model.max_tokens) for d in documents]
         first, second = torch.from_numpy(rows.reshape(pairs.shape)).T

@@ -10,11 +10,11 @@ from ..data.jsonlines import numbered_lines, opened
 from ..data.vocabulary import FIRST, Vocabulary
 from ..errors import InputError
 
-SPREAD = 0.3  # standard deviation that vectors are scaled to: that of random ones
 
-
-def read_vectors(path: Path, vocabulary: Vocabulary, dim: int) -> tuple[np.ndarray, int]:
+def read_vectors(path: Path, vocabulary: Vocabulary, dim: int, spread: float = 0.0) -> tuple[np.ndarray, int]:
     """(rows, dim), NaN where unknown, and for how many listed words there was one.
+
+    `spread` is the standard deviation that they are scaled to; 0 leaves them as they are.
 
     A word that has no vector of its own begins with that of its lower case.
     """
@@ -45,5 +45,6 @@ def read_vectors(path: Path, vocabulary: Vocabulary, dim: int) -> tuple[np.ndarr
     known = ~np.isnan(table[:, 0])
     if not known.any():
         raise InputError(f"{path}: holds none of the corpus's words")
-    table[known] *= SPREAD / table[known].std()
+    if spread:
+        table[known] *= spread / table[known].std()
     return table, int(known[FIRST:].sum())

@@ -89,7 +89,7 @@ def test_documents_are_never_empty():
 
 
 def test_unknown_tokenisers():
-    with pytest.raises(ValueError, match=r"unknown tokeniser 'pan21av-0'.*pan21av-1, spaces"):
+    with pytest.raises(ValueError, match=r"unknown tokeniser 'pan21av-0'.*pan21av-1, published, spaces"):
         find_tokeniser("pan21av-0")
 
 

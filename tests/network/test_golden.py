@@ -1,6 +1,7 @@
 """The authors' program, number by number as far as float32 goes: ../shared/golden."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from support import SHARED, needs_shared
 
 from pan21av.data.batch import batch_of
+from pan21av.data.tokeniser import PUBLISHED, SPACES, find_tokeniser
 from pan21av.network import kernel, recurrent
 from pan21av.network.import_published import import_published
 from pan21av.training.abstention import labels
@@ -23,7 +25,10 @@ def case(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("golden") / name
     import_published([GOLDEN / f"{name}.weights.pkl"], folder)
     pairs = [json.loads(line)["pair"] for line in (GOLDEN / f"{name}.docs.jsonl").open(encoding="utf-8")]
-    return Verifier.load(folder, device="cpu"), pairs, np.load(GOLDEN / f"{name}.expected.npz")
+    loaded = Verifier.load(folder, device="cpu")
+    assert loaded.ensemble.tokeniser.name == PUBLISHED  # for raw texts; these here are tokenised already
+    ensemble = replace(loaded.ensemble, tokeniser=find_tokeniser(SPACES))
+    return Verifier(ensemble, loaded.device, loaded.threads), pairs, np.load(GOLDEN / f"{name}.expected.npz")
 
 
 @pytest.fixture(params=["kernel", "reference"])

@@ -60,6 +60,42 @@ def test_one_text_of_two_authors_stays_two_documents(tmp_path):
     assert [(d.author, d.text) for d in read_corpus([tmp_path])] == [("Ann", "x"), ("Bob", "x")]
 
 
+def test_equal_texts_count_once_whoever_is_named(tmp_path):
+    """As in the paper: the first stands for all, also across files and in documents."""
+    pan = tmp_path / "pan"
+    pan.mkdir()
+    (pan / "pairs.jsonl").write_text('{"id": "1", "pair": ["x", "y"]}\n{"id": "2", "pair": ["z", "x"]}')
+    (pan / "truth.jsonl").write_text(
+        '{"id": "1", "same": false, "authors": ["Ann", "Bob"]}\n{"id": "2", "same": false, "authors": ["Bob", "Cid"]}'
+    )
+    docs = [{"author": author, "text": text} for author, text in (("Dan", "y"), ("Dan", "new"), ("Eve", "new"))]
+    generated_corpus.write(tmp_path / "documents.jsonl", docs)
+    found = read_corpus([pan, tmp_path / "documents.jsonl"], unique_texts=True)
+    assert [(d.author, d.text) for d in found] == [("Ann", "x"), ("Bob", "y"), ("Bob", "z"), ("Dan", "new")]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pan20-authorship-verification-training-small",
+        "pan20-authorship-verification-training-large",
+        "pan20-authorship-verification-test",
+        "pan21-authorship-verification-test",
+    ],
+)
+def test_files_as_pan_names_them(tmp_path, name):
+    """In a folder of their own, or one of them among others; its truth lies beside it."""
+    for folder in (tmp_path / "alone", tmp_path / "among"):
+        folder.mkdir()
+        write_pan(folder)
+        (folder / "pairs.jsonl").rename(folder / f"{name}.jsonl")
+        (folder / "truth.jsonl").rename(folder / f"{name}-truth.jsonl")
+    write_pan(tmp_path / "among")
+    expected = [("Ann", "x"), ("Bob", "y"), ("Ann", "z")]
+    for path in (tmp_path / "alone", tmp_path / "alone" / f"{name}.jsonl", tmp_path / "among" / f"{name}.jsonl"):
+        assert [(d.author, d.text) for d in read_corpus([path])] == expected
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -5,6 +5,7 @@ import shutil
 from collections import Counter
 from dataclasses import replace
 
+import generate
 import generated_corpus
 import numpy as np
 import pytest
@@ -12,16 +13,19 @@ import pytest
 from pan21av.data.tokeniser import DEFAULT, find_tokeniser
 from pan21av.data.vocabulary import PAD, UNKNOWN, Vocabulary
 from pan21av.errors import InputError
-from pan21av.training import prepare as prepare_module
+from pan21av.training import tokenising
+from pan21av.training.corpus import read_corpus
 from pan21av.training.prepare import prepare
 from pan21av.training.prepared import CALIBRATE, TRAIN, VALIDATE, Prepared, Span
-from pan21av.training.word_vectors import SPREAD, read_vectors
+from pan21av.training.published_drawing import PUBLISHED
+from pan21av.training.settings import load_settings
+from pan21av.training.word_vectors import read_vectors
 
 
 @pytest.fixture
 def in_place(monkeypatch):
     """Tokenise in this process: no seconds lost on starting others."""
-    monkeypatch.setattr(prepare_module, "ordered_map", lambda f, jobs, pool, ahead: ((i, f(a)) for i, a in jobs))
+    monkeypatch.setattr(tokenising, "ordered_map", lambda f, jobs, pool, ahead: ((i, f(a)) for i, a in jobs))
 
 
 # ---- what is there ----
@@ -169,6 +173,68 @@ def test_words_are_the_commonest_of_the_training_texts(corpus):
     assert list(made.vocabulary.words) == ranked[:200]
 
 
+# ---- as in the paper ----
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """A generated corpus in PAN's format, prepared by the preset's settings."""
+    folder = tmp_path_factory.mktemp("published")
+    generate.write(folder / "pan", 300, authors=40, topics=24, characters=700)
+    vectors = folder / "vectors.txt"
+    vectors.write_text("the 1 2\nThe 3 4\n")
+    settings = load_settings("paper", None, ["model.word_dim=2"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokenising, "ordered_map", lambda f, jobs, pool, ahead: ((i, f(a)) for i, a in jobs))
+        made = prepare([folder / "pan"], folder / "out", settings, vectors=vectors, workers=1)
+    return made, folder / "pan"
+
+
+def test_texts_are_read_as_published(published):
+    """The tokeniser of the settings, case kept; 5,000 types and 300 characters of the training documents by rank."""
+    made, folder = published
+    tokeniser = find_tokeniser("published")
+    texts = list(dict.fromkeys(document.text for document in read_corpus([folder])))
+    read = [tokens for text in texts if len(tokens := tokeniser.tokenise(text)) >= 100]
+    assert len(read) == len(made.split) > 500
+    counts, chars = Counter(), Counter()
+    for number, tokens in enumerate(read):
+        assert [made.types[t] for t in made.tokens[made.offsets[number] : made.offsets[number + 1]]] == tokens
+        if made.split[number] == TRAIN:
+            counts.update(tokens)
+            chars.update("".join(tokens))
+    assert list(made.vocabulary.words) == sorted(counts, key=lambda word: (-counts[word], word))[:5000]
+    assert list(made.vocabulary.chars) == sorted(chars, key=lambda char: (-chars[char], char))[:300]
+    assert {"the", "Then", "then"} <= set(made.vocabulary.words)
+    assert made.vocabulary.word_id("THEN") == UNKNOWN
+
+
+def test_pairs_are_drawn_as_published(published):
+    """Stored with the corpus, those of calibration too; training and calibration draw by the same rule anew."""
+    made, _ = published
+    assert made.drawing == "published"
+    for pairs in (made.validation, made.development):
+        kinds = made.catalogue.count_kinds(pairs)
+        assert kinds["SA_SF"] == kinds["DA_DF"] == 0
+        assert 0 < kinds["DA_SF"] <= 1.35 * kinds["SA_DF"]
+    assert len(set(made.catalogue.count_kinds(made.calibration).values())) == 1
+    assert set(made.calibration.flatten()) <= set(made.documents(CALIBRATE))
+    for purpose, split in (("training", TRAIN), ("calibration", CALIBRATE)):
+        documents = made.documents(split)
+        expected = PUBLISHED[purpose].draw(made.catalogue, documents, np.random.default_rng(1))
+        np.testing.assert_array_equal(made.draw(purpose, documents, np.random.default_rng(1)), expected)
+
+
+def test_word_vectors_stay_as_they_are(published):
+    made, _ = published
+    np.testing.assert_array_equal(made.vectors[made.vocabulary.word_id("the")], [1, 2])
+
+
+def test_other_corpora_have_no_such_pairs(corpus):
+    assert corpus.prepared.calibration is None
+    assert corpus.prepared.drawing == "balanced"
+
+
 # ---- reuse ----
 
 
@@ -204,6 +270,8 @@ def test_prepared_once(corpus, in_place, tmp_path):
         ("data", {"words": 100}),
         ("data", {"train_share": 0.5}),
         ("data", {"min_tokens": 120}),
+        ("data", {"tokeniser": "spaces"}),
+        ("data", {"drawing": "published"}),
         ("model", {"chars_per_token": 9}),
         ("model", {"ngram_dim": 0}),  # then there is no pool
         ("ngrams", {"anchors": 5}),
@@ -273,7 +341,7 @@ def test_word_vectors_are_scaled_and_the_rest_begins_at_random(corpus):
     made = corpus.prepared
     row = made.vocabulary.word_id("the")
     assert np.corrcoef(made.vectors[row], np.arange(7))[0, 1] == pytest.approx(1)
-    assert made.vectors[row].std() == pytest.approx(SPREAD)
+    assert made.vectors[row].std() == pytest.approx(corpus.settings.data.vector_spread) == pytest.approx(0.3)
     assert np.isnan(np.delete(made.vectors, row, 0)).all()
 
 

@@ -57,6 +57,20 @@ def test_presets():
     assert light.stage_one_epochs == 0
 
 
+def test_what_the_paper_does_to_texts_and_pairs():
+    """DESIGN's numbers, and what `compact` has instead."""
+    paper, compact = PRESETS["paper"].data, PRESETS["compact"].data
+    assert (paper.tokeniser, paper.lowercase, paper.unique_texts, paper.vector_spread) == ("published", False, True, 0)
+    assert (paper.words, paper.chars, paper.min_tokens) == (5000, 300, 100)
+    assert (paper.split, paper.train_share, paper.drawing) == ("topics", 0.75, "published")
+    assert (paper.max_pairs, paper.development_pairs) == (0, 0), "no other limit"
+    model = PRESETS["paper"].model
+    assert (model.window_tokens, model.window_hop, model.max_windows, model.chars_per_token) == (30, 26, 210, 15)
+    assert (compact.tokeniser, compact.drawing, compact.vector_spread) == ("pan21av-1", "balanced", 0.3)
+    assert (compact.lowercase, compact.unique_texts) == (True, False)
+    assert (compact.max_pairs, compact.development_pairs) == (4000, 4000)
+
+
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
@@ -72,6 +86,8 @@ def test_presets():
         ("pairs.lr=true", r"pairs\.lr must be float, not True"),
         ("data.lowercase=1", r"data\.lowercase must be bool"),
         ("data.split=works", "data.split must be topics or authors, not 'works'"),
+        ("data.drawing=fair", "data.drawing must be published or balanced, not 'fair'"),
+        ("data.tokeniser=moses", "data.tokeniser must be pan21av-1 or published or spaces, not 'moses'"),
         ("data.split=3", r"data\.split must be str, not 3"),
         ("data.words=0", r"data\.words must be at least 1"),
         ("heads.batch=-5", r"heads\.batch must be at least 1"),
