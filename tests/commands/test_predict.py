@@ -121,11 +121,11 @@ def test_a_table(tiny_ensemble, tmp_path, command, expected):
     arguments = ("predict", "-i", "pairs.csv", "-o", "out", "--columns", "nr,left,right", "--models", tiny_ensemble)
     with pytest.MonkeyPatch.context() as patch:
         written = []
-        patch.setattr(AnswerFile, "write", interrupted_after(40, AnswerFile.write, written))
+        patch.setattr(AnswerFile, "write", interrupted_after(43, AnswerFile.write, written))
         assert command(*arguments).returncode == 130
     done = command(*arguments)
     assert done.returncode == 0, done.stderr.decode()
-    assert json.loads((tmp_path / "out" / "run.json").read_text())["resumed_after"] == 32
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["resumed_after"] == 40
     assert read_answers(tmp_path / "out") == dict(zip(pairs, expected(pairs.values()), strict=True))
 
 
