@@ -3,8 +3,8 @@
     pan21av embed -i documents.jsonl -o vectors.npz      # lines of {"id", "text"}
     python examples/neighbours.py vectors.npz 3
 
-Vectors have length one, so a product of two is their cosine: near 1 for one and the same style, about 0 for texts as
-different as those of two authors usually are. For a probability ask `pan21av verify`.
+Vectors have length one, so a product of two is their cosine, 1 for one and the same text. What a cosine means depends
+on the kind of text and its length: neighbours may be ranked by it; for a probability ask `pan21av verify`.
 """
 
 import sys

@@ -36,8 +36,8 @@ def document_key(texts: tuple[str, ...], left_out: frozenset[bytes]) -> bytes:
 def texts_that_count(
     texts: list[Tokens], fault_of: Callable[[Tokens], tuple[str, str] | None]
 ) -> tuple[list[Tokens], list[tuple[str, str, str]]]:
-    """Of several texts those that count, and notes on all. A short one adds to the others, one in another
-    language would only blur them."""
+    """Of several texts those that count, and notes on all. A short one adds to the others, one in another language
+    would only blur them, and copies count once (`compare_texts` tells of them)."""
     if len(texts) == 1:
         return texts, [(kind, "", words) for kind, words in texts[0].notes.items()]
     notes = [(kind, f" {n}", words) for n, text in enumerate(texts, 1) for kind, words in text.notes.items()]
@@ -48,7 +48,11 @@ def texts_that_count(
     for number, fault in enumerate(faults, 1):
         if fault and strange[number - 1]:
             notes.append((fault[0], f" {number}", f"left out, {fault[1]}"))
-    return [text for text, out in zip(texts, strange, strict=True) if not out], notes
+    distinct: dict[tuple[tuple[str, ...], bytes], Tokens] = {}
+    for text, out in zip(texts, strange, strict=True):
+        if not out:
+            distinct.setdefault((tuple(text.types), text.ids.tobytes()), text)
+    return list(distinct.values()), notes
 
 
 def notes_on(pair: tuple[Document, Document], remarks: tuple[Note, ...]) -> tuple[Note, ...]:

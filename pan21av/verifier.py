@@ -159,16 +159,11 @@ class Verifier:
             answers.append(Verdict.unusable(self.network.n_members, notes) if notes else verdict)
         return answers
 
-    @torch.inference_mode()
-    def vectors(self, embedding: Embedding) -> np.ndarray:
-        """Documents as rows (D, M x L) of length one, whose dot product is the members' mean cosine.
-
-        What texts have in common is taken off first, as the mean of each member's cohort. So 0 is what two authors
-        have on average; 1 is one and the same text.
-        """
-        usual = self.network.usual(None if self.population is None else self.population.without()).cpu()
-        y = embedding.vectors.double() - usual[:, None]
-        y = y / y.norm(dim=-1, keepdim=True).clamp_min(1e-9) / self.network.n_members**0.5
+    @staticmethod
+    def vectors(embedding: Embedding) -> np.ndarray:
+        """Documents as rows (D, M x L) of length one, whose dot product is the members' mean cosine."""
+        y = embedding.vectors.double()
+        y = y / y.norm(dim=-1, keepdim=True).clamp_min(1e-9) / len(y) ** 0.5
         return y.transpose(0, 1).flatten(1).float().numpy()
 
     # ---- how it is done ------------------------------------------------------------------------------
@@ -214,7 +209,7 @@ class Verifier:
 
         def pair(texts: tuple[str, ...]) -> tuple[Document, Document]:
             left_out = self.population.among(texts) if self.population else frozenset()
-            return document(texts[:1], left_out), document(tuple(dict.fromkeys(texts[1:])), left_out)
+            return document(texts[:1], left_out), document(texts[1:], left_out)
 
         part: list[Trial] = []
         pairs: list[tuple[Document, Document] | None] = []

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from support import LAX_LIMITS, TINY_FULL, prose, tiny_vocabulary, write_random_ensemble
 
 from pan21av.data.batch import batch_of, window_spans
@@ -60,7 +59,11 @@ def test_company_and_order_of_trials_change_nothing(verifier):
 def test_copies_count_once(verifier):
     verdict = verifier.verify(QUESTIONED, [KNOWN[0], KNOWN[1], KNOWN[0]])
     assert [(note.kind, note.where) for note in verdict.notes] == [("repeated", "known text 3")]
-    assert torch.equal(torch.tensor(verdict.scores), torch.tensor(verifier.verify(QUESTIONED, KNOWN[:2]).scores))
+    np.testing.assert_array_equal(verdict.scores, verifier.verify(QUESTIONED, KNOWN[:2]).scores)
+    spaced = verifier.verify(QUESTIONED, [KNOWN[0], KNOWN[1], KNOWN[0].replace(" ", "  ")])
+    np.testing.assert_array_equal(verdict.scores, spaced.scores)
+    alone = verifier.verify(QUESTIONED, [KNOWN[0], KNOWN[0]])
+    np.testing.assert_array_equal(alone.scores, verifier.verify(QUESTIONED, KNOWN[0]).scores)
 
 
 def test_what_is_no_use(tmp_path):

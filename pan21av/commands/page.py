@@ -96,13 +96,13 @@ def _topic(verdict: Verdict, masked: Masked | None) -> str:
         return ""
     cards = "".join(
         f'<div class="card"><h3>{title}</h3><b>{said.probability:.3f}</b><p class="soft">{escape(said.words)}</p></div>'
-        for title, said in (("As written", verdict), ("Content words masked", masked.verdict))
+        for title, said in (("As written", verdict), ("Content words exchanged", masked.verdict))
     )
     return (
-        '<h2>Topic</h2><p class="soft">The probability of one author again, with every word masked that is not among '
-        f"the commonest: {masked.share:.0%} of the tokens. What is left is function words, punctuation and how "
-        "sentences are built; it is less evidence, so a milder answer is to be expected. An answer that turns round "
-        f'rested on what the texts are about.</p><div class="cards">{cards}</div>'
+        '<h2>Topic</h2><p class="soft">The probability of one author again, with every word that is not among the '
+        f"commonest ({masked.share:.0%} of the tokens) exchanged for a random one of the same kind. What is left is "
+        "function words, punctuation and how sentences are built: less evidence, so expect a milder answer. One that "
+        f'turns round rested on what the texts are about.</p><div class="cards">{cards}</div>'
     )
 
 

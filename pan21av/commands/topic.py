@@ -1,11 +1,11 @@
-"""How much a verdict rests on what the texts are about: the same question with content words masked."""
+"""How much a verdict rests on what the texts are about: the same question with content words exchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..data.masking import kept_words, mask
+from ..data.masking import Masking
 from ..data.tokeniser import UNREADABLE
 from ..verdict import Verdict
 from ..verifier import Verifier
@@ -16,18 +16,18 @@ class Masked:
     """What is said of two texts without their content words."""
 
     verdict: Verdict
-    share: float  # of the tokens of both that were masked
+    share: float  # of the tokens of both that were exchanged
 
 
 def masked_verdict(verifier: Verifier, texts: Sequence[str]) -> Masked:
-    """Two texts, by embeddings: as texts they would be turned away, having so many unknown words."""
+    """Of two texts that could be read."""
     tokeniser, limit = verifier.ensemble.tokeniser, verifier.config.max_tokens
     if verifier.ensemble.limits is not None:
         texts = [tokeniser.repaired(text, limit)[0] for text in texts]
-    kept = kept_words(verifier.ensemble.vocabulary)
+    masking = Masking(verifier.ensemble.vocabulary)
     tokens = [tokeniser.tokenise(text, limit) or [UNREADABLE] for text in texts]
-    masked = [mask(document, kept) for document in tokens]
-    embedding = verifier.embed([text for text, _ in masked])
+    masked = [masking.mask(document, seed) for seed, document in enumerate(tokens)]
+    embedding = verifier.embed([" ".join(document) for document, _ in masked])
     (verdict,) = verifier.compare(embedding[[0]], embedding[[1]])
     lengths = list(map(len, tokens))
     share = sum(n * s for n, (_, s) in zip(lengths, masked, strict=True)) / sum(lengths)

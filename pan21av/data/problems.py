@@ -9,20 +9,23 @@ from pathlib import Path
 from ..errors import InputError
 from ..files import reading
 from .gather import listed
+from .pan import bare_name
 from .readers import read_text_file
 
 UNKNOWN, KNOWN = re.compile(r"unknown\d*\.\w+", re.IGNORECASE), re.compile(r"known\d*\.\w+", re.IGNORECASE)
 
 
 def find_problems(place: Path) -> list[Path]:
-    """The folders of problems in a folder, in the order of their names; [] if it is none of the kind.
-
-    InputError names folders beside them that are no problems.
+    """The folders of problems in a folder, in the order of their names; [] if it is none of the kind, or holds JSON
+    lines, which then are what is meant. InputError names folders beside them that are no problems.
     """
     with reading(place):
         if not place.is_dir():
             return []
-    folders = [entry for entry in listed(place) if entry.is_dir()]
+    entries = listed(place)
+    folders = [entry for entry in entries if entry.is_dir()]
+    if any(bare_name(entry).endswith(".jsonl") for entry in entries):
+        return []
     wrong = [folder.name for folder in folders if not all(_texts(folder, kind) for kind in (KNOWN, UNKNOWN))]
     if len(wrong) == len(folders):
         return []

@@ -141,12 +141,6 @@ class Network(nn.Module):
         share = tokens.new_full(tokens.shape, 0.0 if population is None else population.share)
         return Embedding(y.float(), tokens, parts, measures, norm, share)
 
-    def usual(self, population: Population | None = None) -> Tensor:
-        """Where the cohort lies (M, L), on average; at zero without one."""
-        if self.cohort is None:
-            return torch.zeros(self.n_members, self.config.lev_dim, dtype=torch.float64, device=self.device)
-        return self._comparable(self.cohort.texts, population)[0].mean(1)
-
     def _comparable(self, projected: Tensor, population: Population | None) -> tuple[Tensor, Tensor | None]:
         """(M, D, L) -> in double precision, n-gram parts at length one, parts scaled; and the log of that length."""
         parts, norm = list(projected.double().split(self.config.lev_parts, -1)), None

@@ -22,7 +22,7 @@ def write(path, rows):
 
 
 def test_vectors(ensemble, tmp_path, command, monkeypatch):
-    """Rows of length one; their products are the members' mean cosine, of what is not common to the cohort."""
+    """Rows of length one; their products are the members' mean cosine."""
     monkeypatch.setattr(module, "DOCUMENTS_AT_A_TIME", 7)
     write(tmp_path / "documents.jsonl", [{"id": f"d{n}", "text": text, "more": 1} for n, text in enumerate(TEXTS)])
     done = command("embed", "-i", "documents.jsonl", "-o", "deep/vectors.npz", "--models", ensemble)
@@ -35,13 +35,7 @@ def test_vectors(ensemble, tmp_path, command, monkeypatch):
     assert ids.tolist() == [f"d{n}" for n in range(20)]
     assert tokens.tolist() == embedding.tokens.int().tolist()
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=2e-3)
-    usual = 0.0
-    if verifier.network.cohort is not None:
-        first, last = verifier.network.cohort.texts.double().split(verifier.config.lev_parts, -1)
-        scale = verifier.network.part_scale[:, :, None, None]
-        last = last / last.norm(dim=-1, keepdim=True)
-        usual = np.concatenate([first * scale[:, 0], last * scale[:, 1]], -1).mean(1, keepdims=True)
-    y = embedding.vectors.double().numpy() - usual
+    y = embedding.vectors.double().numpy()
     y /= np.linalg.norm(y, axis=-1, keepdims=True)
     np.testing.assert_allclose(vectors @ vectors.T, np.einsum("mil,mjl->mij", y, y).mean(0), atol=5e-3)
 

@@ -66,8 +66,7 @@ def test_what_is_wrong_is_named(corpus, tmp_path):
         pass
 
 
-def test_other_folders_are_what_they_were(tmp_path):
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "pairs.jsonl").write_text(json.dumps({"id": "x", "pair": ["a", "b"]}))
-    with TrialFile(str(tmp_path), tmp_path) as trials:
+def test_other_folders_are_what_they_were(corpus, tmp_path):
+    (corpus / "pairs.jsonl").write_text(json.dumps({"id": "x", "pair": ["a", "b"]}))
+    with TrialFile(str(corpus), tmp_path) as trials:
         assert list(trials.read()) == [Trial("x", ("a", "b"))]
