@@ -4,7 +4,8 @@
 
     Verifier.load().verify(text, other).probability
 
-Every command is a function here as well: predict, verify, explain, evaluate, info, train.
+Every command is a function here as well: predict, verify, explain, evaluate, calibrate, info,
+train.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ __all__ = [
     "Verdict",
     "Verifier",
     "__version__",
+    "calibrate",
     "evaluate",
     "explain",
     "info",
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from .commands.calibrate import calibrate
     from .commands.evaluate import evaluate
     from .commands.explain import explain
     from .commands.info import info
@@ -49,6 +52,7 @@ _HOMES = {
     "PanError": "errors",
     "Verdict": "verdict",
     "Verifier": "verifier",
+    "calibrate": "commands.calibrate",
     "evaluate": "commands.evaluate",
     "explain": "commands.explain",
     "info": "commands.info",

@@ -264,7 +264,7 @@ class Verifier:
             scores = said.stacked().numpy().astype(np.float64)
             distances = pair.distance.mean(0).cpu().numpy()
             familiar = None if said.familiar is None else said.familiar.cpu().numpy()
-        return verdicts(scores, distances, notes, familiar)
+        return verdicts(scores, distances, notes, familiar, self.ensemble.calibration)
 
 
 def _trial(number: int, pair: tuple[str, str] | None) -> Trial:
