@@ -4,7 +4,8 @@
 
     Verifier.load().verify(text, other).probability
 
-Every command is a function here as well: predict, verify, attribute, explain, embed, population, evaluate, info, train.
+Every command is a function here as well: predict, verify, attribute, explain, embed, population, evaluate, calibrate,
+info, train.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = [
     "Verifier",
     "__version__",
     "attribute",
+    "calibrate",
     "embed",
     "evaluate",
     "explain",
@@ -37,6 +39,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .commands.attribute import attribute
+    from .commands.calibrate import calibrate
     from .commands.embed import embed
     from .commands.evaluate import evaluate
     from .commands.explain import explain
@@ -56,6 +59,7 @@ _HOMES = {
     "Verdict": "verdict",
     "Verifier": "verifier",
     "attribute": "commands.attribute",
+    "calibrate": "commands.calibrate",
     "embed": "commands.embed",
     "evaluate": "commands.evaluate",
     "explain": "commands.explain",

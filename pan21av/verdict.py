@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .vote import NON_RESPONSE, SCORES, says_same, vote
+from .vote import NON_RESPONSE, SCORES, Calibration, says_same, vote
 
 # From which odds on evidence is called what: the scale that forensic institutes in Europe report by. Above the last
 # comes nothing: no ensemble of ours was validated on enough pairs to say more.
@@ -218,10 +218,11 @@ def verdicts(
     notes: Iterable[tuple[Note, ...]],
     familiar: np.ndarray | None = None,
     bounds: tuple[float, float] | None = None,
+    calibration: Calibration | None = None,
 ) -> Iterator[Verdict]:
     """Scores (4, M, P), distances (P) and notes of P pairs -> their verdicts; `familiar` (M, P): how probable it is
-    that a member knows the kind of text; `bounds` of likelihood ratios."""
-    votes = vote(scores[SCORES.index("ual")], scores[SCORES.index("o2d2")])
+    that a member knows the kind of text; `bounds` of likelihood ratios; `calibration` of answers."""
+    votes = vote(scores[SCORES.index("ual")], scores[SCORES.index("o2d2")], calibration)
     for p, (answer, remarks) in enumerate(zip(votes.answers, notes, strict=True)):
         yield Verdict(
             float(answer), int(votes.abstains[:, p].sum()), int(votes.same[p]), int(votes.different[p]),

@@ -335,4 +335,4 @@ class Verifier:
             scores = said.stacked().float().numpy().astype(np.float64)
             distances = pair.distance.mean(0).float().cpu().numpy()
             familiar = None if said.familiar is None else said.familiar.float().cpu().numpy()
-        return verdicts(scores, distances, notes, familiar, self.ratio_bounds)
+        return verdicts(scores, distances, notes, familiar, self.ratio_bounds, self.ensemble.calibration)

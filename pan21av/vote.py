@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +29,30 @@ def says_same(values: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
+class Calibration:
+    """What becomes of the logits of answers: scale x logit + shift. Fitted on labelled pairs of somebody's own."""
+
+    shift: float = 0.0
+    scale: float = 1.0
+
+    @classmethod
+    def from_dict(cls, entry: Mapping[str, Any]) -> Calibration:
+        shift, scale = float(entry["shift"]), float(entry["scale"])
+        if not (np.isfinite(shift) and np.isfinite(scale) and scale > 0):
+            raise ValueError(f"its calibration has a shift of {shift} and a scale of {scale}")
+        return cls(shift, scale)
+
+    def apply(self, answers: np.ndarray) -> np.ndarray:
+        """Answers (P) anew; a non-response stays one, and what moves nothing leaves every bit as it is."""
+        if self == Calibration():
+            return answers
+        with np.errstate(divide="ignore", over="ignore"):
+            logits = np.log(answers) - np.log1p(-answers)
+            moved = 1 / (1 + np.exp(-(self.scale * logits + self.shift)))
+        return np.where(answered(answers), moved, NON_RESPONSE)
+
+
+@dataclass(frozen=True)
 class Votes:
     """The vote of M members on P pairs."""
 
@@ -36,14 +62,16 @@ class Votes:
     different: np.ndarray  # (P)
 
 
-def vote(p_same: np.ndarray, p_undecidable: np.ndarray) -> Votes:
+def vote(p_same: np.ndarray, p_undecidable: np.ndarray, calibration: Calibration | None = None) -> Votes:
     """p_UAL and p_O2D2, both (M, P): a non-response if more than half of the members abstain, else the mean of the
-    others. A member whose numbers are not finite abstains. M is odd; one member alone makes an ensemble too.
-    """
+    others, recalibrated. A member whose numbers are not finite abstains. M is odd; one member alone makes an ensemble
+    too."""
     check_odd(len(p_same))
     abstains = ~(p_undecidable < MIN_UNDECIDABLE) | ~np.isfinite(p_undecidable) | ~np.isfinite(p_same)
     confident = ~abstains
     mean = np.where(confident, p_same, 0).sum(0, dtype=np.float64) / np.maximum(confident.sum(0), 1)
     answers = np.where(abstains.sum(0) > len(p_same) // 2, NON_RESPONSE, np.clip(mean, 0, 1))
+    if calibration is not None:
+        answers = calibration.apply(answers)
     same = (confident & says_same(p_same)).sum(0)
     return Votes(answers, abstains, same, confident.sum(0) - same)

@@ -10,7 +10,7 @@ from support import ROOT
 
 LAYERS = [
     "errors",
-    "files config vote verdict metrics forensic plots",
+    "files config vote verdict metrics forensic recalibration plots",
     "data",
     "network",
     "runtime",

@@ -30,6 +30,7 @@ def info(*, models: str | os.PathLike[str] | None = None, device: str = "auto") 
         "documents": splits.get("training", {}).get("documents"),
         "authors": splits.get("training", {}).get("authors"),
         "validation": figures and {key: figures[key] for key in ("auc", "overall", "ece", "non_responses")},
+        "calibration": manifest.get("calibration"),
         "card": str(folder / CARD) if (folder / CARD).exists() else None,
         "computing": describe(choose_device(device), usable_cores()),
     }
@@ -52,6 +53,12 @@ def format_info(facts: dict[str, Any]) -> str:
         lines.append(
             f"validation  AUC {figures['auc']:.3f}, overall {figures['overall']:.3f}, calibration error "
             f"{100 * figures['ece']:.1f} %, non-responses {100 * figures['non_responses']:.1f} %"
+        )
+    if facts["calibration"]:
+        fitted = facts["calibration"]
+        lines.append(
+            f"calibrated  logits x {fitted['scale']:.3f} {fitted['shift']:+.3f}, on {fitted['pairs']:,} pairs by "
+            f"{fitted['authors']:,} authors: Cllr {fitted['before']['cllr']:.3f} -> {fitted['after']['cllr']:.3f}"
         )
     if facts["card"]:
         lines.append(f"card        {facts['card']}")

@@ -29,7 +29,7 @@ from ..data.tokeniser import Tokeniser, find_tokeniser
 from ..data.vocabulary import Vocabulary
 from ..errors import EnvironmentFault
 from ..files import reading, replace_folder, writing
-from ..vote import SCORES, check_odd
+from ..vote import SCORES, Calibration, check_odd
 from .network import Network
 
 FORMAT = 3
@@ -50,6 +50,7 @@ class Ensemble:
     limits: Limits | None  # what texts must keep to; None: nothing is turned away
     path: Path
     info: dict[str, Any]  # ensemble.json
+    calibration: Calibration | None = None  # of the answers, on somebody's own pairs
 
     @property
     def name(self) -> str:
@@ -110,6 +111,7 @@ def load_ensemble(folder: Path, device: torch.device | None = None) -> Ensemble:
     try:
         tokeniser = find_tokeniser(info["tokeniser"])
         limits = Limits.from_dict(info["limits"]) if info.get("limits") else None
+        calibration = Calibration.from_dict(info["calibration"]) if info.get("calibration") else None
         config = ModelConfig.from_dict(info["model"])
         entries = info["members"]
         if not isinstance(entries, list) or not 0 < len(entries) <= MAX_MEMBERS:
@@ -126,7 +128,8 @@ def load_ensemble(folder: Path, device: torch.device | None = None) -> Ensemble:
         raise EnvironmentFault(f"the ensemble in {folder} cannot be used: {error}") from None
     finally:
         torch.set_num_threads(threads)
-    return Ensemble(network.to(device or torch.device("cpu")).eval(), vocabulary, tokeniser, limits, folder, info)
+    network = network.to(device or torch.device("cpu")).eval()
+    return Ensemble(network, vocabulary, tokeniser, limits, folder, info, calibration)
 
 
 def _read_checked(folder: Path, name: str, sha256: str) -> bytes:
@@ -254,13 +257,32 @@ def save_ensemble(
         _write_folder(folder, files)
 
 
-def _write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+def derive_ensemble(base: Path, folder: Path, info: Mapping[str, Any], extra: Mapping[str, bytes]) -> None:
+    """An ensemble with the files of another, `extra` ones beside or instead of them, and further keys in its manifest.
+    Files are linked where the file system can: an ensemble is never changed in place, so both stay what they are."""
+    manifest = {**read_manifest(base), **info, "name": folder.name}
+    files = {**extra, MANIFEST: orjson.dumps(manifest, option=orjson.OPT_INDENT_2)}
+    linked = [path for path in base.iterdir() if path.is_file() and path.name not in files]
+    with writing(folder):
+        _write_folder(folder, files, linked)
+
+
+def _link(path: Path, folder: Path) -> None:
+    try:
+        os.link(path, folder / path.name)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(path, folder / path.name)
+
+
+def _write_folder(folder: Path, files: Mapping[str, bytes], linked: Sequence[Path] = ()) -> None:
     """The files in a new folder, which then takes the place of the old one."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", suffix=".part", dir=folder.parent))
     try:
         for name, data in files.items():
             (building / name).write_bytes(data)
+        for path in linked:
+            _link(path, building)
         building.chmod(0o755)
         replace_folder(building, folder)
     finally:

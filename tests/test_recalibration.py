@@ -1,0 +1,117 @@
+"""A fit against scikit-learn's logistic regression, folds that keep authors apart, and when nothing is kept."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from pan21av.errors import InputError
+from pan21av.forensic import forensic_metrics, log_lr
+from pan21av.metrics import calibration
+from pan21av.recalibration import FOLDS, STRENGTHS, author_folds, fit, out_of_fold, recalibrate
+from pan21av.vote import Calibration
+
+
+def population(pairs=300, authors=120, scale=1.0, shift=0.0, seed=0):
+    """Half by one author. log LR is normal around +-2 with variance 4, so calibrated; then scaled and shifted."""
+    rng = np.random.default_rng(seed)
+    people = rng.integers(authors, size=(pairs, 2))
+    people[: pairs // 2, 1] = people[: pairs // 2, 0]
+    truth = people[:, 0] == people[:, 1]
+    logits = scale * rng.normal(np.where(truth, 2, -2), 2) + shift
+    return truth, 1 / (1 + np.exp(-logits)), people.astype(str)
+
+
+def test_a_weak_penalty_is_logistic_regression():
+    truth, values, _ = population(scale=2, shift=1)
+    ours = fit(truth, values, 1e-9)
+    weight = np.where(truth, 1 / truth.sum(), 1 / (~truth).sum())
+    theirs = LogisticRegression(C=1e9, tol=1e-10).fit(log_lr(values)[:, None], truth, sample_weight=weight)
+    assert ours.scale == pytest.approx(theirs.coef_[0, 0], abs=1e-4)
+    assert ours.shift == pytest.approx(theirs.intercept_[0], abs=1e-4)
+
+
+def test_the_penalty_draws_to_no_change():
+    truth, values, _ = population(scale=3, shift=1)
+    away = [np.hypot(f.shift, f.scale - 1) for f in (fit(truth, values, strength) for strength in STRENGTHS)]
+    assert away[0] == 0
+    assert all(np.diff(away) > 0)
+
+
+def test_what_was_moved_is_moved_back():
+    truth, values, authors = population(pairs=2000, authors=900, scale=2, shift=1)
+    found = recalibrate(truth, values, authors)
+    # z = 2 x + 1 is undone by x = z / 2 - 1 / 2.
+    assert found.calibration.scale == pytest.approx(0.5, abs=0.07)
+    assert found.calibration.shift == pytest.approx(-0.5, abs=0.15)
+    assert found.verdict == ""
+    assert found.after["cllr"].high < found.before["cllr"].value
+    assert found.after["ece"].value < 0.5 * found.before["ece"].value
+
+
+def test_figures_are_those_of_the_other_modules():
+    truth, values, authors = population(scale=2)
+    values[::7] = 0.5
+    found = recalibrate(truth, values, authors)
+    assert found.before["cllr"].value == pytest.approx(forensic_metrics(truth, values)["cllr"], abs=1e-12)
+    assert found.before["ece"].value == pytest.approx(calibration(truth, values)["ece"], abs=1e-12)
+    judged = out_of_fold(truth, values, author_folds(authors), found.strength)
+    assert found.after["cllr"].value == pytest.approx(forensic_metrics(truth, judged)["cllr"], abs=1e-12)
+    assert (judged[::7] == 0.5).all()
+    assert (found.pairs, found.same, found.non_responses) == (300, truth.sum(), 43)
+    for figure in (*found.before.values(), found.after["cllr"]):
+        assert figure.low < figure.value < figure.high
+
+
+def test_no_pair_is_judged_by_a_fit_that_saw_its_authors():
+    """Labels of an author's pairs may turn: the answer to a pair of that author stays the same."""
+    truth, values, authors = population(pairs=60, authors=30, scale=2)
+    folds = author_folds(authors)
+    before = out_of_fold(truth, values, folds, 0.1)
+    for row in (0, 59):
+        touched = np.isin(authors, authors[row]).any(1)
+        after = out_of_fold(np.where(touched, ~truth, truth), values, folds, 0.1)
+        assert after[row] == before[row]
+        assert (after != before).any()
+    sizes = np.bincount([folds[authors == name][0] for name in np.unique(authors)], minlength=FOLDS)
+    assert sizes.max() - sizes.min() <= 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_is_kept_that_does_not_help(seed):
+    assert "does not help beyond error" in recalibrate(*population(seed=seed)).verdict
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_is_learnt_from_shuffled_labels(seed):
+    """Saying 0.5 to all would lower Cllr to 1: that is no calibration."""
+    truth, values, authors = population(seed=seed)
+    found = recalibrate(np.random.default_rng(seed).permutation(truth), values, authors)
+    assert found.before["cllr"].value > 1
+    assert "the answers tell nothing of these labels" in found.verdict
+
+
+@pytest.mark.parametrize(
+    ("pairs", "authors", "silent", "message"),
+    [
+        (300, 19, 0, "19 authors"),
+        (58, 100, 0, "29 pairs of one author and 29 of two that were answered; it takes 20, 30 and 30"),
+        (100, 100, 45, "5 pairs of one author"),
+    ],
+)
+def test_too_few(pairs, authors, silent, message):
+    truth, values, names = population(pairs, authors)
+    truth = np.arange(pairs) < pairs // 2  # whatever the draw was
+    values[:silent] = 0.5
+    with pytest.raises(InputError, match=f"too few to calibrate on: .*{message}"):
+        recalibrate(truth, values, names)
+
+
+def test_how_answers_are_moved():
+    moved = Calibration(shift=1, scale=2).apply(np.array([0.5, 0.5 + 1e-9, 0.0, 1.0, 0.8]))
+    sigmoid = 1 / (1 + np.exp(-(2 * np.log(4) + 1)))
+    np.testing.assert_allclose(moved, [0.5, 1 / (1 + np.exp(-1)), 0, 1, sigmoid], rtol=1e-7)
+    values = np.random.default_rng(0).random(50)
+    np.testing.assert_array_equal(Calibration().apply(values), values)
+    for entry in ({"shift": float("nan"), "scale": 1}, {"shift": 0, "scale": 0}, {"shift": 0, "scale": -1}):
+        with pytest.raises(ValueError, match="its calibration has a shift of"):
+            Calibration.from_dict(entry)
