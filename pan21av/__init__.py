@@ -4,7 +4,8 @@
 
     Verifier.load().verify(text, other).probability
 
-Every command is a function here as well: predict, verify, explain, evaluate, info, train.
+Every command is a function here as well: predict, verify, explain, evaluate, info, train,
+report.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = [
     "explain",
     "info",
     "predict",
+    "report",
     "train",
     "verify",
 ]
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from .commands.explain import explain
     from .commands.info import info
     from .commands.predict import predict
+    from .commands.report import report
     from .commands.verify import verify
     from .errors import PanError
     from .network.embedding import Embedding
@@ -53,6 +56,7 @@ _HOMES = {
     "explain": "commands.explain",
     "info": "commands.info",
     "predict": "commands.predict",
+    "report": "commands.report",
     "train": "training.run",
     "verify": "commands.verify",
 }
