@@ -5,7 +5,7 @@
     Verifier.load().verify(text, other).probability
 
 Every command is a function here as well: predict, verify, attribute, explain, embed, population, evaluate, calibrate,
-info, train.
+info, train, report.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ __all__ = [
     "info",
     "population",
     "predict",
+    "report",
     "train",
     "verify",
 ]
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from .commands.info import info
     from .commands.population import population
     from .commands.predict import predict
+    from .commands.report import report
     from .commands.verify import verify
     from .errors import PanError
     from .network.embedding import Embedding
@@ -66,6 +68,7 @@ _HOMES = {
     "info": "commands.info",
     "population": "commands.population",
     "predict": "commands.predict",
+    "report": "commands.report",
     "train": "training.run",
     "verify": "commands.verify",
 }

@@ -227,6 +227,16 @@ def info(as_json: bool, **options: Any) -> None:
     click.echo(orjson.dumps(facts) if as_json else format_info(facts))
 
 
+@main.command()
+@click.argument("models", required=False)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to, instead of the ensemble's folder.")
+def report(models: str | None, output: Path | None) -> None:
+    """The paper's tables and figures, from what training stored with the ensemble MODELS (a folder or a name)."""
+    from .commands.report import report as run
+
+    run(models, output=output)
+
+
 @main.command("import-published")
 @click.argument("weights", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder of the new ensemble.")

@@ -69,33 +69,42 @@ def pan_metrics(truth: np.ndarray, values: np.ndarray) -> dict[str, float]:
     return {**scores, "overall": float(np.mean(list(scores.values())))}
 
 
-def calibration(truth: np.ndarray, values: np.ndarray, bins: int = 10) -> dict[str, float]:
-    """Accuracy, mean confidence, expected and maximal calibration error over bins of confidence in [0, 1]; and, as
-    `ece_p`, the expected error over bins of the probability itself, where errors on the two sides of a half do not
-    cancel.
+CALIBRATION_KEYS = ("accuracy", "confidence", "ece", "mce")
 
-    Confidence is the probability of the decision taken, max(p, 1 - p); non-responses are left out.
+
+def calibration(truth: np.ndarray, values: np.ndarray, bins: int = 10) -> dict[str, float]:
+    """Accuracy, mean confidence, expected and maximal calibration error over bins of confidence: of all trials, as in
+    the paper, and with names in `_answered` of those that were answered.
+
+    Confidence is the probability of the decision taken, max(p, 1 - p). A non-response counts as a decision for two
+    authors with confidence 0.5, which no answer has: it is in a bin of its own. `ece_p` is the expected error of the
+    answered over bins of the probability itself, where errors on the two sides of a half do not cancel.
     """
     truth, values = np.asarray(truth, dtype=bool), np.asarray(values, dtype=np.float64)
     there = answered(values)
-    truth, values = truth[there], values[there]
-    if not len(values):
-        return dict.fromkeys(("accuracy", "confidence", "ece", "mce", "ece_p"), float("nan"))
-    confidence = np.maximum(values, 1 - values)
-    correct = says_same(values) == truth
-    gaps, shares = _gaps(correct, confidence, bins)
+    ece_p = float(np.dot(*_gaps(truth[there], values[there], bins))) if there.any() else float("nan")
+    of_answered = _confidence_figures(truth[there], values[there], bins)
     return {
-        "accuracy": float(correct.mean()),
-        "confidence": float(confidence.mean()),
-        "ece": float(np.dot(gaps, shares)),
-        "mce": max(gaps),
-        "ece_p": float(np.dot(*_gaps(truth, values, bins))),
+        **_confidence_figures(truth, values, bins),
+        **{f"{key}_answered": value for key, value in of_answered.items()},
+        "ece_p": ece_p,
     }
 
 
+def _confidence_figures(truth: np.ndarray, values: np.ndarray, bins: int) -> dict[str, float]:
+    if not len(values):
+        return dict.fromkeys(CALIBRATION_KEYS, float("nan"))
+    confidence = np.maximum(values, 1 - values)
+    correct = says_same(values) == truth
+    gaps, shares = _gaps(correct, confidence, bins)
+    figures = float(correct.mean()), float(confidence.mean()), float(np.dot(gaps, shares)), max(gaps)
+    return dict(zip(CALIBRATION_KEYS, figures, strict=True))
+
+
 def _gaps(outcomes: np.ndarray, probabilities: np.ndarray, bins: int) -> tuple[list[float], list[float]]:
-    """In each bin that is in use: how far the mean outcome is from the mean probability, and the bin's share."""
-    index = np.minimum((probabilities * bins).astype(int), bins - 1)
+    """In each bin (k / bins, (k + 1) / bins] that is in use: how far the mean outcome is from the mean probability, and
+    the bin's share."""
+    index = np.maximum(np.searchsorted(np.arange(bins + 1) / bins, probabilities, side="left") - 1, 0)
     gaps, shares = [], []
     for b in np.unique(index):
         here = index == b
@@ -140,7 +149,7 @@ def bootstrap_intervals(
     truth: np.ndarray, values: np.ndarray, samples: Iterable[np.ndarray]
 ) -> dict[str, tuple[float, float]]:
     """95 % intervals of PAN's measures; none without samples."""
-    drawn = [pan_metrics(truth[rows], values[rows]) for rows in samples if len(rows)]
+    drawn = [pan_metrics(truth[rows], values[rows]) for rows in samples if len(rows)]  # of authors: may hold no pair
     return {key: interval([figures[key] for figures in drawn]) for key in PAN_KEYS if drawn}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -229,3 +229,53 @@ def pav(axes: Any, curve: Curve) -> None:
     _with_band(axes, curve, SAME, drawstyle="steps-post")
     axes.set(title="Reliability by PAV, with 95 % limits", xlim=ROOM, ylim=ROOM)
     axes.set(xlabel="probability of one author, as answered", ylabel="probability after PAV, at even odds")
+
+
+def accuracies(axes: Any, histories: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
+    """Authorship and topic accuracy by epoch, mean and deviation over members (figure 3 of the paper); whether there
+    was anything to draw."""
+    drawn = False
+    for (key, label), colour in zip(
+        {"accuracy": "authorship", "topic_accuracy": "topic"}.items(), COLOURS, strict=False
+    ):
+        curves = [{r["epoch"]: r[key] for r in history if r.get(key) is not None} for history in histories]
+        epochs = sorted({epoch for curve in curves for epoch in curve})
+        if not epochs:
+            continue
+        values = np.array([[curve.get(epoch, np.nan) for epoch in epochs] for curve in curves if curve])
+        mean, spread = np.nanmean(values, 0), np.nanstd(values, 0)
+        axes.errorbar(epochs, mean, spread, color=colour, marker=".", capsize=2, label=label)
+        drawn = True
+    shares = [r["topic_share"] for history in histories for r in history if r.get("topic_share") is not None]
+    if shares:
+        axes.axhline(max(np.mean(shares), 1 - np.mean(shares)), color=GREY, ls="--", lw=1, label="topic, by chance")
+    axes.set(title="Accuracy in training", xlabel="epoch", ylabel="accuracy")
+    axes.legend(frameon=False, fontsize=8)
+    return drawn
+
+
+def confidence_bins(truth: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean confidence, accuracy and number of trials in each bin (k / 10, (k + 1) / 10] of confidence that has any;
+    non-responses are decisions for two authors at 0.5."""
+    confidence, correct = np.maximum(values, 1 - values), says_same(values) == truth
+    index = np.searchsorted(np.arange(BINS + 1) / BINS, confidence, side="left") - 1
+    counts = np.bincount(index, minlength=BINS)
+    used = counts > 0
+    sums = [np.bincount(index, weights, BINS)[used] / counts[used] for weights in (confidence, correct.astype(float))]
+    return sums[0], sums[1], counts[used]
+
+
+def confidence_and_posteriors(figure: Any, truth: np.ndarray, answers: Mapping[str, np.ndarray]) -> None:
+    """Of each system accuracy against confidence, and below it histograms of its answers (figure 4 of the paper)."""
+    above, below = np.atleast_2d(figure.subplots(2, len(answers)))
+    for axes, histogram, (name, values) in zip(above, below, answers.items(), strict=True):
+        confidence, right, counts = confidence_bins(truth, values)
+        axes.plot([0.5, 1], [0.5, 1], color=GREY, lw=1, ls="--")
+        axes.bar(confidence, right, width=0.06, color=SAME, alpha=0.6)
+        for x, y, n in zip(confidence, right, counts, strict=True):
+            axes.annotate(f"{n:,}", (x, y), ha="center", va="bottom", fontsize=7)
+        axes.set(title=name, xlabel="confidence", ylabel="accuracy", xlim=(0.45, 1.05), ylim=(0, 1.08))
+        histogram.hist([values[truth], values[~truth]], bins=np.linspace(0, 1, 21), color=[SAME, DIFFERENT],
+                       label=["one author", "two authors"], histtype="step", lw=1.6)  # fmt: skip
+        histogram.set(xlabel="probability of one author", ylabel="pairs", xlim=(0, 1))
+        histogram.legend(frameon=False, fontsize=8)

@@ -88,10 +88,23 @@ def test_calibration_by_hand():
     values = np.array([0.75, 0.75, 0.25, 0.25, 0.95, 0.05, 0.5])
     truth = np.array([True, True, False, True, True, True, False])
     figures = calibration(truth, values)
-    assert figures["accuracy"] == pytest.approx(4 / 6)
-    assert figures["confidence"] == pytest.approx((4 * 0.75 + 2 * 0.95) / 6)
-    assert figures["ece"] == pytest.approx((2 / 6) * abs(0.5 - 0.95))
-    assert figures["mce"] == pytest.approx(0.45)
+    assert figures["accuracy_answered"] == pytest.approx(4 / 6)
+    assert figures["confidence_answered"] == pytest.approx((4 * 0.75 + 2 * 0.95) / 6)
+    assert figures["ece_answered"] == pytest.approx((2 / 6) * abs(0.5 - 0.95))
+    assert figures["mce_answered"] == pytest.approx(0.45)
+    # The non-response is a decision for two authors at 0.5, here a right one, in a bin of its own.
+    assert figures["accuracy"] == pytest.approx(5 / 7)
+    assert figures["confidence"] == pytest.approx((4 * 0.75 + 2 * 0.95 + 0.5) / 7)
+    assert figures["ece"] == pytest.approx((2 * 0.45 + 1 * 0.5) / 7)
+    assert figures["mce"] == pytest.approx(0.5)
+
+
+def test_bins_are_open_below_and_closed_above():
+    """At 0.6 in (0.5, 0.6]: with 0.55, of which one is right, and not with 0.65."""
+    figures = calibration(np.array([True, False, True]), np.array([0.6, 0.55, 0.65]))
+    assert figures["ece"] == pytest.approx((2 * abs(0.5 - 0.575) + 1 * 0.35) / 3)
+    one_side = calibration(np.array([True, False]), np.array([0.0, 1.0]))
+    assert one_side["ece"] == one_side["mce"] == 1
 
 
 def test_where_there_is_nothing_to_measure():
@@ -99,7 +112,8 @@ def test_where_there_is_nothing_to_measure():
     silent = all_metrics(truth, np.array([0.5, 0.5]))
     assert (silent["auc"], silent["c@1"], silent["F1"], silent["f_05_u"], silent["brier"]) == (0.5, 0, 0, 0, 0.75)
     assert silent["non_responses"] == 1
-    assert np.isnan([silent[key] for key in ("accuracy", "confidence", "ece", "mce")]).all()
+    assert np.isnan([silent[f"{key}_answered"] for key in ("accuracy", "confidence", "ece", "mce")]).all()
+    assert [silent[key] for key in ("accuracy", "confidence", "ece", "mce")] == [0.5, 0.5, 0, 0]
     one_class = pan_metrics(truth | True, np.array([0.9, 0.2]))
     assert np.isnan(one_class["auc"])
     assert one_class["c@1"] == 0.5

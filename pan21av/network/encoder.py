@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +12,15 @@ from torch.nn import functional as F
 from ..config import ModelConfig
 from ..data.batch import Batch, Sequences
 from ..data.vocabulary import PAD, UNKNOWN
-from . import recurrent
+from . import masked, recurrent
 from .layers import Dropout, shared_mask, uniform
 
 
 class BiLSTM(nn.Module):
     """BiLSTM and attention over sequences of rows. Gates in the order i, f, o, g."""
+
+    # Dimensions of direction and gate: the published program has a tensor for each of them.
+    GATES: ClassVar = {"input": (2, 3), "recurrent": (1, 3), "bias": (1, 2)}
 
     def __init__(self, n_members: int, inputs: int, hidden: int) -> None:
         super().__init__()
@@ -37,16 +41,22 @@ class BiLSTM(nn.Module):
 
     def forward(self, inputs: Tensor, sequences: Sequences, *, attention: bool = False) -> tuple[Tensor, Tensor | None]:
         """Rows (M, R, I) -> pooled (M, N, 2H), attention (M, N, longest) if asked for"""
-        return recurrent.bilstm_attention(inputs, self._weights(), sequences, attention=attention)
+        return recurrent.bilstm_attention(inputs, self._masked_weights(), sequences, attention=attention)
 
-    def _weights(self) -> recurrent.Weights:
+    @property
+    def weights(self) -> recurrent.Weights:
+        return recurrent.Weights(
+            self.input, self.bias, self.recurrent, self.att_matrix, self.att_bias, self.att_vector
+        )  # fmt: skip
+
+    def _masked_weights(self) -> recurrent.Weights:
         """As they are, or in training with masks on the states that enter a product."""
         states: Tensor = self.recurrent
         matrix: Tensor = self.att_matrix
         if self.training:
             states = states * F.dropout(torch.ones_like(states[..., :1, :1]), self.dropout.lstm)
             matrix = matrix * F.dropout(torch.ones_like(matrix[..., :1]), self.dropout.attention)
-        return recurrent.Weights(self.input, self.bias, states, matrix, self.att_bias, self.att_vector)
+        return self.weights._replace(recurrent=states, att_matrix=matrix)
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,10 @@ class Encoder(nn.Module):
             self.words[:, PAD] = 0
             self.chars[:, PAD] = 0
 
-    def forward(self, batch: Batch, *, attention: bool = False) -> Encoding:
+    def forward(self, batch: Batch, *, attention: bool = False, pair: Tensor | None = None) -> Encoding:
+        """`pair` (D): which pair each document belongs to, for dropout masks per pair."""
+        if self.training and pair is not None and self.dropout.per == "pair":
+            return Encoding(masked.encode(self, batch, pair))
         spelling = recurrent.char_cnn(self._char_table(), self.cnn_bias, batch.chars)
         types = torch.cat([self._word_vectors(batch.words), self._drop(spelling, self.dropout.cnn)], -1)
         windows, tokens_seen = self.window(self._drop(types, self.dropout.lstm), batch.windows, attention=attention)
@@ -85,11 +98,16 @@ class Encoder(nn.Module):
         known = (torch.arange(self.chars.shape[1], device=self.chars.device) != PAD)[:, None]
         return torch.einsum("mcd,mkdf->mkcf", self.chars * known, self.cnn)
 
-    def _word_vectors(self, words: Tensor) -> Tensor:
-        """(types) -> (M, types, word_dim)"""
+    def hide_words(self, words: Tensor) -> Tensor:
+        """(types) -> the same, in training some of them unknown"""
         if self.training and self.dropout.words:
             hidden = torch.rand(words.shape, device=words.device) < self.dropout.words
             words = torch.where(hidden, UNKNOWN, words)
+        return words
+
+    def _word_vectors(self, words: Tensor) -> Tensor:
+        """(types) -> (M, types, word_dim)"""
+        words = self.hide_words(words)
         return torch.stack([F.embedding(words, table) for table in self.words])
 
     def _drop(self, x: Tensor, share: float) -> Tensor:

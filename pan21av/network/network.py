@@ -15,7 +15,7 @@ from .cohort import Cohort, cohort_measures
 from .embedding import Embedding, EmbeddingPair
 from .encoder import Encoder
 from .evidence import n_evidence
-from .layers import Dropout, Linear, shared_mask
+from .layers import Dropout, Linear, pair_mask, shared_mask
 from .ngram_part import NgramPart
 from .scores import BFS, DML, O2D2, UAL
 
@@ -57,7 +57,7 @@ class Network(nn.Module):
     def __init__(self, config: ModelConfig, n_members: int, word_rows: int, char_rows: int) -> None:
         super().__init__()
         self.config = config
-        self.metric_dropout = 0.0
+        self.dropout = Dropout()
         self.encoder = Encoder(config, n_members, word_rows, char_rows) if config.encoder_dim else None
         self.metric = Linear(n_members, 2 * config.document_hidden, config.encoder_dim) if config.encoder_dim else None
         self.ngrams = NgramPart(n_members, config) if config.ngram_dim else None
@@ -94,21 +94,26 @@ class Network(nn.Module):
         """In training mode, from now on."""
         if self.encoder is not None:
             self.encoder.dropout = self.encoder.window.dropout = self.encoder.document.dropout = dropout
-        self.metric_dropout = self.bfs.dropout = self.ual.dropout = dropout.metric
+        self.dropout = dropout
+        self.bfs.dropout = self.ual.dropout = dropout.metric
 
     def embed(self, batch: Batch, population: Population | None = None) -> Embedding:
         return self.embedding(self.project(batch), batch.tokens, population)
 
-    def encode(self, batch: Batch) -> Tensor:
-        """-> document vectors (M, D, 2H)"""
+    def encode(self, batch: Batch, pair: Tensor | None = None) -> Tensor:
+        """-> document vectors (M, D, 2H); `pair` (D) says whose dropout masks each document has, if pairs have any."""
         assert self.encoder is not None
-        vectors: Tensor = self.encoder(batch).vectors
+        vectors: Tensor = self.encoder(batch, pair=pair).vectors
         return vectors
 
-    def encoder_part(self, vectors: Tensor) -> Tensor:
+    def encoder_part(self, vectors: Tensor, pair: Tensor | None = None) -> Tensor:
         """Document vectors (M, D, 2H) -> the part of the LEV that comes from the encoder, in their precision."""
         assert self.metric is not None
-        return torch.tanh(self.metric(shared_mask(vectors, self.metric_dropout, self.training)))
+        if pair is not None and self.dropout.per == "pair":
+            vectors = pair_mask(vectors, pair, self.dropout.metric, self.training)
+        else:
+            vectors = shared_mask(vectors, self.dropout.metric, self.training)
+        return torch.tanh(self.metric(vectors))
 
     def project(self, batch: Batch) -> Tensor:
         """-> the parts of the LEV (M, D, L), those from n-grams of any length.

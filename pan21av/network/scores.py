@@ -166,6 +166,8 @@ class UAL(nn.Module):
     def confusion(self, pair: EmbeddingPair) -> Tensor:
         """C[..., j, i] = p(H_j | decided for H_i): columns sum to one -> (M, P, 2, 2)"""
         x = pair.squares if self.told is None else self.told(pair)
+        if self.training and self.dropout and self.told is None:
+            x = F.dropout(x, self.dropout)
         logits = self.logits(F.dropout(torch.tanh(self.hidden(x)), self.dropout, self.training)).unflatten(-1, (2, 2))
         if self.direct is not None and self.kind is not None and self.sharpen is not None:
             towards = self.direct(x)[..., None] / 2

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +22,7 @@ from .calibration import Calibration, LabelledPairs
 from .optimiser import Optimiser, linear
 from .settings import AbstentionSettings
 from .stage1 import Log
+from .steps import Checkpoint, Due
 from .streams import Stream, numpy_stream, torch_stream
 
 SAMPLE_DRAWS = 6  # of pairs that show what is usual
@@ -101,24 +105,47 @@ def _quantile(terms: Tensor, values: Tensor, level: float) -> Tensor:
     return weights.float()
 
 
+@dataclass
+class Search(Checkpoint):
+    """One detector per candidate eps, trained side by side as if they were members; what an epoch leaves to the next."""
+
+    detectors: O2D2
+    optimiser: Optimiser
+    epoch: int = 0
+    best: float = -1.0
+    chosen: int = 0  # candidate
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    MODULES = ("detectors", "optimiser")
+    VALUES = ("epoch", "best", "chosen", "weights", "history")
+
+    @classmethod
+    def begin(cls, network: Network, settings: AbstentionSettings, device: torch.device) -> Search:
+        told, count = network.ual.told, settings.eps_steps
+        detectors = O2D2(count, network.config.lev_dim, 0 if told is None else told.mean.shape[-1]).to(device)
+        if told is not None and detectors.told is not None:
+            for name, tensor in told.named_parameters():
+                getattr(detectors.told, name).data.copy_(tensor.expand(count, -1))
+        detectors.dropout = settings.dropout
+        learning = [p for p in detectors.parameters() if p.requires_grad]
+        # Candidates do not know of each other: each one's gradient is clipped on its own.
+        optimiser = Optimiser(learning, settings.clip, apart=dict.fromkeys(learning, (0,)))
+        return cls(detectors, optimiser, weights=copy.deepcopy(detectors.state_dict()))
+
+
 def fit_o2d2(
-    network: Network, calibration: Calibration, validation: LabelledPairs, settings: AbstentionSettings, log: Log
-) -> float:
-    """One detector per candidate eps, trained side by side as if they were members; the best epoch and eps by
-    `overall` on validation pairs go into the network. Returns that eps."""
+    network: Network, calibration: Calibration, validation: LabelledPairs, settings: AbstentionSettings, log: Log,
+    checkpoint: Path | None = None,
+) -> float:  # fmt: skip
+    """The best epoch and eps by `overall` on validation pairs go into the network. Returns that eps."""
     device = validation.same.device
     eps = torch.linspace(settings.eps_min, settings.eps_max, settings.eps_steps, device=device)
-    count = len(eps)
     torch_stream(calibration.seed, Stream.O2D2_WEIGHTS)
-    told = network.ual.told
-    detectors = O2D2(count, network.config.lev_dim, 0 if told is None else told.mean.shape[-1]).to(device)
-    if told is not None and detectors.told is not None:
-        for name, tensor in told.named_parameters():
-            getattr(detectors.told, name).data.copy_(tensor.expand(count, -1))
-    detectors.dropout = settings.dropout
-    optimiser = Optimiser([p for p in detectors.parameters() if p.requires_grad])
+    search = Search.begin(network, settings, device)
+    detectors, due = search.detectors, Due()
     usual, sample = None, None
-    if told is not None:
+    if network.ual.told is not None:
         with torch.no_grad():
             sample = calibration.draw_many(calibration.for_o2d2, SAMPLE_DRAWS, Stream.USUAL)
             p = network.ual(sample.pair, network.bfs(sample.pair))[0][0]
@@ -127,23 +154,12 @@ def fit_o2d2(
     with torch.no_grad():
         scores = network.score(validation.pair)
     p_ual = scores.ual.cpu().numpy().astype(np.float64)
-    best, chosen, weights = -1.0, 0, copy.deepcopy(detectors.state_dict())
-    for epoch in range(settings.epochs):
-        torch_stream(calibration.seed, Stream.O2D2_EPOCH, epoch)
-        rng = numpy_stream(calibration.seed, Stream.O2D2_EPOCH, epoch)
-        rate = linear(settings.lr, settings.lr_end, epoch / settings.epochs)
-        detectors.train()
-        _unsettle(detectors)
-        losses = []
-        for pair, same, _ in calibration.epoch(calibration.for_o2d2, rng, settings.batch):
-            with torch.no_grad():
-                p, _ = network.ual(pair, network.bfs(pair))
-                band = eps[:, None] * (1.0 if usual is None else usual(scantness(pair)))
-                label = labels(p, same, band)
-            logit = _logit(detectors, network, pair)
-            loss = F.binary_cross_entropy_with_logits(logit, label, reduction="none").mean(1).sum()
-            optimiser.step(loss, rate)
-            losses.append(float(loss.detach()) / count)
+    if checkpoint is not None and checkpoint.exists():
+        search.load(checkpoint, device)
+        for record in search.history:
+            log(record)
+    while search.epoch < settings.epochs:
+        loss = _epoch(search, network, calibration, settings, eps, usual)
         detectors.eval()
         if sample is not None and settings.share:
             _settle(detectors, network, sample, settings)
@@ -151,9 +167,38 @@ def fit_o2d2(
             undecidable = torch.sigmoid(_logit(detectors, network, validation.pair))
         overall = [pan_metrics(truth, vote(p_ual, p[None]).answers)["overall"] for p in undecidable.cpu().numpy()]
         winner = int(np.argmax(overall))
-        if overall[winner] > best:
-            best, chosen, weights = overall[winner], winner, copy.deepcopy(detectors.state_dict())
-        record = {"loss": float(np.mean(losses)), "overall": overall[winner], "eps": float(eps[winner])}
-        log({"stage": "o2d2", "epoch": epoch + 1, **record})
-    network.o2d2.load_state_dict({name: tensor[chosen : chosen + 1] for name, tensor in weights.items()})
-    return float(eps[chosen])
+        if overall[winner] > search.best:
+            search.best, search.chosen = overall[winner], winner
+            search.weights = copy.deepcopy(detectors.state_dict())
+        search.epoch += 1
+        record = {"loss": loss, "overall": overall[winner], "eps": float(eps[winner])}
+        search.history.append({"stage": "o2d2", "epoch": search.epoch, **record})
+        if checkpoint is not None and due():
+            search.save(checkpoint)
+        log(search.history[-1])
+    chosen = slice(search.chosen, search.chosen + 1)
+    network.o2d2.load_state_dict({name: tensor[chosen] for name, tensor in search.weights.items()})
+    return float(eps[search.chosen])
+
+
+def _epoch(
+    search: Search, network: Network, calibration: Calibration, settings: AbstentionSettings, eps: Tensor,
+    usual: Usual | None,
+) -> float:  # fmt: skip
+    """All candidates over the pairs of an epoch; returns their mean loss."""
+    torch_stream(calibration.seed, Stream.O2D2_EPOCH, search.epoch)
+    rng = numpy_stream(calibration.seed, Stream.O2D2_EPOCH, search.epoch)
+    rate = linear(settings.lr, settings.lr_end, search.epoch / (settings.lr_fall_epochs or settings.epochs))
+    search.detectors.train()
+    _unsettle(search.detectors)
+    losses = []
+    for pair, same, _ in calibration.epoch(calibration.for_o2d2, rng, settings.batch):
+        with torch.no_grad():
+            p, _ = network.ual(pair, network.bfs(pair))
+            band = eps[:, None] * (1.0 if usual is None else usual(scantness(pair)))
+            label = labels(p, same, band)
+        logit = _logit(search.detectors, network, pair)
+        loss = F.binary_cross_entropy_with_logits(logit, label, reduction="none").mean(1).sum()
+        search.optimiser.step(loss, rate)
+        losses.append(float(loss.detach()) / len(eps))
+    return float(np.mean(losses))

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..data.pan import PAIR_KINDS
 from ..network.embedding import Embedding, EmbeddingPair
 from ..network.network import Network, Population
 from .crops import Crops
 from .prepared import CALIBRATE, TRAIN, Prepared, Span
-from .sampling import FOR_SCORES, draw_pairs, per_source
+from .sampling import FOR_SCORES, Drawing, draw_pairs, per_source
 from .settings import Settings
 from .sources import n_known
 from .stage1 import project_spans
@@ -60,14 +62,15 @@ class Projected(NamedTuple):
 
 @torch.no_grad()
 def project_views(
-    network: Network, prepared: Prepared, documents: np.ndarray, settings: Settings, rng: np.random.Generator
-) -> Projected:
+    network: Network, prepared: Prepared, documents: np.ndarray, settings: Settings, rng: np.random.Generator,
+    kept: Path | None = None,
+) -> Projected:  # fmt: skip
     documents = np.unique(documents)
     crops = Crops(prepared, rng)
     spans = [crops.whole(int(d)) for d in documents]
     for _ in range(1, settings.calibration.views):
         spans += [crops.of_any_length(int(d), settings.calibration.min_tokens) for d in documents]
-    parts, tokens = project_spans(network, prepared, spans)
+    parts, tokens = project_spans(network, prepared, spans, kept)
     return Projected(parts, tokens, documents, settings.calibration.views)
 
 
@@ -135,6 +138,20 @@ def measured(
         back = torch.from_numpy(np.argsort(order))
         conditions.append(Embedding.join(parts, "documents")[back])
     return Views(Embedding.join(conditions, "documents"), projected.documents, views, len(populations))
+
+
+def balanced_pairs(prepared: Prepared) -> np.ndarray:
+    """Calibration pairs (P, 2) for tables 2 and 3 of the paper, the same for all members: the four kinds, as far as the
+    corpus has them, cut to the smallest."""
+    if prepared.calibration is not None:
+        return prepared.calibration
+    rng = numpy_stream(COHORT_SEED, Stream.FIXED_PAIRS)
+    pairs = draw_pairs(prepared.catalogue, prepared.documents(CALIBRATE), Drawing(0.9, 0.9, 0.7), rng)
+    kinds = prepared.catalogue.kinds(pairs)
+    _, counts = np.unique(kinds, return_counts=True)
+    fewest = int(counts.min()) if len(counts) else 0
+    kept = [np.flatnonzero(kinds == kind)[:fewest] for kind in PAIR_KINDS]
+    return pairs[np.sort(np.concatenate(kept))]
 
 
 def cohort_documents(prepared: Prepared, limit: int) -> np.ndarray:

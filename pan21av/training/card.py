@@ -8,7 +8,7 @@ from .prepare import format_table
 
 COLUMNS = {
     "auc": "AUC", "c@1": "c@1", "f_05_u": "F0.5u", "F1": "F1", "brier": "Brier", "overall": "overall", "ece": "ECE",
-    "ece_p": "ECE of p", "non_responses": "non-resp.",
+    "ece_answered": "ECE answered", "ece_p": "ECE of p", "non_responses": "non-resp.",
 }  # fmt: skip
 STEPS = {
     "dml": "DML, single members",
@@ -103,8 +103,10 @@ Ensemble + O2D2, with 95 % intervals of AUC and overall:
 {_steps(info["validation"])}
 {_of_parts(info["validation_of_parts"])}
 Kinds: SA / DA same or different authors, SF / DF same or different topic; the paper reports SA_DF + DA_SF.
-Non-responses count as in PAN's evaluator; ECE is the expected calibration error of the answered trials over bins of
-confidence, "ECE of p" that over bins of the probability itself. Intervals are of bootstrap samples of authors.
+Non-responses count as in PAN's evaluator; ECE is the expected calibration error over bins of confidence, in which a
+non-response counts as "two authors" with confidence 0.5, as in the paper; "ECE answered" is that of the answered
+trials, "ECE of p" theirs over bins of the probability itself. Intervals are of bootstrap samples of authors. The
+paper's own tables and figures are in REPORT.md.
 
 ![Reliability on the validation pairs](reliability.png)
 

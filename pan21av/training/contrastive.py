@@ -17,6 +17,7 @@ from .losses import all_pairs, all_pairs_loss, balanced_accuracy, contrastive_lo
 from .optimiser import Optimiser, linear
 from .prepared import TRAIN, Prepared, Span
 from .settings import ContrastiveSettings
+from .steps import Steps
 from .streams import Stream, numpy_stream
 from .topic_probe import TopicProbe
 
@@ -72,13 +73,13 @@ def _pools(prepared: Prepared) -> list[list[list[int]]]:
 
 def contrastive_epoch(
     network: Network, norm: nn.Module, probe: TopicProbe, optimiser: Optimiser, prepared: Prepared,
-    settings: ContrastiveSettings, epoch: int, rng: np.random.Generator,
+    settings: ContrastiveSettings, epoch: int, rng: np.random.Generator, steps: Steps | None = None,
 ) -> dict[str, float]:  # fmt: skip
     """One epoch; `norm` standardises document vectors, without which they drift. Returns means over its steps."""
     batches = contrastive_batches(prepared, settings, rng)
     device = network.device
-    records = []
-    for step in range(settings.steps):
+    steps = steps or Steps()
+    for step in range(steps.begin(rng), settings.steps):
         at = (epoch + step / settings.steps) / settings.epochs
         spans = next(batches)
         batch = prepared.batch(spans, network.config).to(device)
@@ -89,7 +90,7 @@ def contrastive_epoch(
         pairs = all_pairs_loss(p, same)
         topic_loss, topic_accuracy = _probe(probe, vectors, spans, prepared, rng)
         optimiser.step(contrast + settings.dml_weight * pairs + topic_loss, linear(settings.lr, settings.lr_end, at))
-        records.append(
+        steps.add(
             {
                 "loss": contrast.item(),
                 "dml_loss": pairs.item(),
@@ -97,7 +98,7 @@ def contrastive_epoch(
                 "topic_accuracy": topic_accuracy,
             }
         )
-    return mean_records(records)
+    return mean_records(steps.records)
 
 
 def _probe(

@@ -50,7 +50,7 @@ def fit_heads(
         network.train()
         losses = []
         for pair, same, _ in calibration.epoch(calibration.for_scores, rng, settings.batch):
-            bfs, ual = head_losses(network, pair, same, settings.ual_beta)
+            bfs, ual, _ = head_losses(network, pair, same, settings.ual_beta)
             optimiser.step(bfs + ual, rate)
             losses.append(float((bfs + ual).detach()))
         network.eval()

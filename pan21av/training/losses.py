@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from ..network.embedding import EmbeddingPair
-from ..network.network import Network
-from ..network.scores import DML
+from ..network.scores import BFS, DML, UAL
 from .settings import PairSettings
 
 
@@ -28,12 +28,20 @@ def ual_loss(confusion: Tensor, p_ual: Tensor, same: Tensor, beta: float) -> Ten
     return (-p.log() - beta * entropy).mean()
 
 
-def head_losses(network: Network, pair: EmbeddingPair, same: Tensor, ual_beta: float) -> tuple[Tensor, Tensor]:
-    """BFS and UAL on embeddings (1, P, L) that they do not change; UAL does not change BFS."""
+class Heads(Protocol):
+    """What learns from pairs of embeddings: a network's, or the topic probe's."""
+
+    bfs: BFS
+    ual: UAL
+
+
+def head_losses(heads: Heads, pair: EmbeddingPair, same: Tensor, ual_beta: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Losses of BFS and UAL on embeddings (1, P, L) that they do not change, UAL not changing BFS; and p_UAL (1, P)."""
     pair = pair.detach()
-    logit = network.bfs.log_ratio(pair)
-    p_ual, confusion = network.ual(pair, torch.sigmoid(logit).detach())
-    return F.binary_cross_entropy_with_logits(logit, same), ual_loss(confusion, p_ual, same, ual_beta)
+    logit = heads.bfs.log_ratio(pair)
+    p_ual, confusion = heads.ual(pair, torch.sigmoid(logit).detach())
+    bfs = F.binary_cross_entropy_with_logits(logit, same)
+    return bfs, ual_loss(confusion, p_ual, same, ual_beta), p_ual.detach()
 
 
 def contrastive_loss(y: Tensor, temperature: float) -> Tensor:
@@ -63,6 +71,11 @@ def mean_records(records: list[dict[str, float]]) -> dict[str, float]:
     """Means over the steps of an epoch; what was never measured is left out."""
     measured = {name: [r[name] for r in records if not math.isnan(r[name])] for name in records[0]}
     return {name: sum(values) / len(values) for name, values in measured.items() if values}
+
+
+def accuracy(said: Tensor, truth: Tensor) -> float:
+    """Share of what is said rightly; chance is the share of the larger class."""
+    return float((said == truth).float().mean())
 
 
 def balanced_accuracy(said: Tensor, truth: Tensor) -> float:

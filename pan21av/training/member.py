@@ -28,7 +28,7 @@ from .fit_ngrams import fit_ngrams, n_features
 from .prepared import Prepared
 from .settings import Settings
 from .stage1 import CHECKPOINT, Log, StageOne
-from .stage2 import StageTwo
+from .stage2 import CHECKPOINTS, StageTwo
 from .streams import Stream, torch_stream
 
 STAGE_ONE, STAGE_TWO = (f"{stage}.safetensors" for stage in STAGES)
@@ -76,7 +76,7 @@ def train_member(task: MemberTask) -> int:
             history.write(orjson.dumps(record) + b"\n")
 
         if (task.folder / STAGE_ONE).exists():
-            for record in _stage_one_record(task)["history"]:
+            for record in stage_one_record(task)["history"]:
                 log(record)
         else:
             _stage_one(task, prepared, device, log)
@@ -84,15 +84,16 @@ def train_member(task: MemberTask) -> int:
         # Just as it will be shipped, rounded: so it makes no difference whether stage one was trained here or reused.
         state = parse_safetensors((task.folder / STAGE_ONE).read_bytes())
         network = _network(full_model(settings, prepared), prepared, state, task.seed).to(device)
-        two = StageTwo(network, prepared, settings, task.seed, device)
+        two = StageTwo(network, prepared, settings, task.seed, device, task.folder)
         result = two.run(log)
-    first = _stage_one_record(task)["seconds"]  # of earlier, broken runs too
+    first = stage_one_record(task)["seconds"]  # of earlier, broken runs too
     seconds = first + time.perf_counter() - began
     result |= {"sources": [prepared.sources[number] for number in task.sources]}
     result |= {"seed": task.seed, "seconds": round(seconds, 1), "seconds_stage_one": round(first, 1)}
     files = member_files({name: tensor[0] for name, tensor in network.state_dict().items()}, fitted(settings))
     finish(task, files["stage2"], two.validation_scores(), result)
-    (task.folder / CHECKPOINT).unlink(missing_ok=True)
+    for name in (CHECKPOINT, *CHECKPOINTS):
+        (task.folder / name).unlink(missing_ok=True)
     return task.number
 
 
@@ -140,7 +141,8 @@ def keep_stage_one(task: MemberTask, data: bytes, seconds: float, history: Seque
     write_whole(task.folder / STAGE_ONE, data)
 
 
-def _stage_one_record(task: MemberTask) -> dict[str, Any]:
+def stage_one_record(task: MemberTask) -> dict[str, Any]:
+    """How long stage one took, and its history."""
     record: dict[str, Any] = orjson.loads((task.folder / STAGE_ONE_RECORD).read_bytes())
     return record
 

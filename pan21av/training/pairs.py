@@ -10,17 +10,18 @@ from ..network.embedding import EmbeddingPair
 from ..network.network import Network
 from ..vote import NON_RESPONSE
 from .crops import Crops
-from .losses import balanced_accuracy, dml_loss, head_losses, mean_records
+from .losses import accuracy, dml_loss, head_losses, mean_records
 from .optimiser import Optimiser, linear
 from .prepared import TRAIN, Prepared
 from .sampling import per_source
 from .settings import PairSettings
+from .steps import Steps
 from .topic_probe import TopicProbe
 
 
 def pair_epoch(
     network: Network, norm: nn.Module, probe: TopicProbe, optimiser: Optimiser, prepared: Prepared,
-    settings: PairSettings, epoch: int, rng: np.random.Generator,
+    settings: PairSettings, epoch: int, rng: np.random.Generator, steps: Steps | None = None,
 ) -> dict[str, float]:  # fmt: skip
     """One epoch over pairs drawn anew; returns their number and means over its steps.
 
@@ -32,28 +33,29 @@ def pair_epoch(
     pairs = prepared.draw("training", prepared.documents(TRAIN), rng)
     pairs = per_source(catalogue, pairs, settings.per_source)
     rate = linear(settings.lr, settings.lr_end, epoch / max(1, settings.lr_fall_epochs))
-    records = []
-    for at in range(0, len(pairs), settings.batch):
+    steps = steps or Steps()
+    for at in range(steps.begin(rng) * settings.batch, len(pairs), settings.batch):
         part = pairs[at : at + settings.batch]
         first, second = slice(0, len(part)), slice(len(part), None)
         same = torch.tensor(catalogue.same_author(part), dtype=torch.float32, device=device)[None]
         topic = torch.tensor(catalogue.same_topic(part), dtype=torch.float32, device=device)[None]
         spans = [crops.for_pair(int(d), settings) for d in part.T.flatten()]
-        vectors = norm(network.encode(prepared.batch(spans, network.config).to(device))[0])[None]
-        y = network.encoder_part(vectors)
+        whose = torch.arange(len(part), device=device).repeat(2)
+        vectors = norm(network.encode(prepared.batch(spans, network.config).to(device), whose)[0])[None]
+        y = network.encoder_part(vectors, whose)
         pair = EmbeddingPair.of(y[:, first], y[:, second])
-        p_dml = network.dml(pair)
-        dml = dml_loss(p_dml, same, settings)
-        bfs, ual = head_losses(network, pair, same, settings.ual_beta)
+        dml = dml_loss(network.dml(pair), same, settings)
+        bfs, ual, p_ual = head_losses(network, pair, same, settings.ual_beta)
         topic_loss, topic_said = probe.loss(vectors[:, first], vectors[:, second], topic)
         optimiser.step(dml + bfs + ual + topic_loss, rate)
-        records.append(
+        steps.add(
             {
                 "dml_loss": dml.item(),
                 "bfs_loss": bfs.item(),
                 "ual_loss": ual.item(),
-                "accuracy": ((p_dml > NON_RESPONSE) == same.bool()).float().mean().item(),
-                "topic_accuracy": balanced_accuracy(topic_said, topic.bool()),
+                "accuracy": accuracy(p_ual > NON_RESPONSE, same.bool()),
+                "topic_accuracy": accuracy(topic_said, topic.bool()),
+                "topic_share": topic.mean().item(),
             }
         )
-    return {"pairs": len(pairs), **mean_records(records)}
+    return {"pairs": len(pairs), **mean_records(steps.records)}

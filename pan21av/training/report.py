@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,11 @@ import orjson
 
 from ..data.pan import COMBINATIONS, in_combination
 from ..metrics import all_metrics, auc, bootstrap_intervals, resamples_by_author
-from ..vote import SCORES, vote
+from ..vote import vote
 from .member import HISTORY, VALIDATION_SCORES, MemberTask
 from .prepared import Prepared
 from .stage1 import CONTRASTIVE, PAIRS
+from .tables import figures, png
 
 SAMPLES = 1000  # of a bootstrap
 MIN_PAIRS = 60  # of a source whose figures mean something
@@ -23,7 +23,8 @@ BOLD = 0.8  # an answer above it on different authors does harm
 def member_scores(tasks: list[MemberTask]) -> dict[str, np.ndarray]:
     """What the members say of the validation pairs: (M, P) of each score."""
     loaded = [np.load(task.folder / VALIDATION_SCORES) for task in tasks]
-    return {name: np.stack([file[name] for file in loaded]) for name in loaded[0].files}
+    names = [name for name in loaded[0].files if all(name in file.files for file in loaded)]
+    return {name: np.stack([file[name] for file in loaded]) for name in names}
 
 
 def known_sources(tasks: list[MemberTask], n_sources: int) -> np.ndarray:
@@ -107,20 +108,6 @@ def figures_of(truth: np.ndarray, answers: np.ndarray, author: np.ndarray) -> di
     return {"pairs": len(truth), **all_metrics(truth, answers), "intervals": intervals}
 
 
-def figures(truth: np.ndarray, scores: dict[str, np.ndarray]) -> dict[str, dict[str, Any]]:
-    """Scores (M, P) -> {row: {metric: value}}; single members as mean, with their deviation beside."""
-    singles = {name: scores[name] for name in SCORES}
-    singles["o2d2"] = np.stack([vote(*pair).answers for pair in zip(scores["ual"][:, None], scores["o2d2"][:, None])])
-    rows: dict[str, dict[str, Any]] = {}
-    for name, values in singles.items():
-        each = [all_metrics(truth, p) for p in values]
-        rows[name] = {key: float(np.mean([m[key] for m in each])) for key in each[0]}
-        rows[name]["deviation"] = {key: float(np.std([m[key] for m in each])) for key in each[0]}
-    rows["ensemble"] = all_metrics(truth, scores["ual"].mean(0))
-    rows["ensemble_o2d2"] = all_metrics(truth, vote(scores["ual"], scores["o2d2"]).answers)
-    return rows
-
-
 def histogram(truth: np.ndarray, distances: np.ndarray, bins: int = 40) -> dict[str, Any]:
     """Squared distance of the embeddings, averaged over members, of same- and different-author validation pairs."""
     edges = np.linspace(0, float(distances.max()) * 1.0001, bins + 1)
@@ -142,7 +129,7 @@ def reliability_plot(scores: dict[str, np.ndarray], prepared: Prepared) -> bytes
     answers = vote(scores["ual"].astype(np.float64), scores["o2d2"].astype(np.float64)).answers
     figure = Figure(figsize=(5.2, 4.4), layout="constrained")
     reliability(figure.subplots(), prepared.catalogue.same_author(prepared.validation), answers)
-    return _png(figure)
+    return png(figure)
 
 
 def history_plot(tasks: list[MemberTask]) -> bytes | None:
@@ -159,7 +146,7 @@ def history_plot(tasks: list[MemberTask]) -> bytes | None:
         return None
     panels = {
         "stage one: loss": {"loss": "contrast", "dml_loss": "DML", "bfs_loss": "BFS", "ual_loss": "UAL"},
-        "stage one: accuracy in training": {"accuracy": "authorship (DML)", "topic_accuracy": "topic (probe)"},
+        "stage one: accuracy in training": {"accuracy": "authorship", "topic_accuracy": "topic (probe)"},
         "development": {"dev_auc_distance": "AUC of the distance", "overall": "overall (UAL)"},
     }
     figure = Figure(figsize=(13, 3.6), layout="constrained")
@@ -175,10 +162,4 @@ def history_plot(tasks: list[MemberTask]) -> bytes | None:
         axis.set(title=title, xlabel="epoch")
         axis.legend(frameon=False, fontsize=8)
         axis.grid(alpha=0.3)
-    return _png(figure)
-
-
-def _png(figure: Any) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
+    return png(figure)

@@ -13,8 +13,7 @@ from ..network.checkpoint import MANIFEST, STAGES
 from .member import MemberTask, finish, keep_stage_one
 from .settings import Settings
 from .stage1 import CHECKPOINT
-
-ENSEMBLE_SCORES = "validation_scores.npz"  # what all members say of the validation pairs, in the ensemble's folder
+from .tables import HISTORY_FILE, SCORES_FILE
 
 
 def reuse(tasks: list[MemberTask], ensemble: Path, identity: dict[str, Any]) -> tuple[int, int]:
@@ -25,10 +24,13 @@ def reuse(tasks: list[MemberTask], ensemble: Path, identity: dict[str, Any]) -> 
         training = info["training"]
         if any(training[key] != identity[key] for key in ("seed", "corpus")):
             return 0, 0
-        whole = training["settings"] == identity["settings"]
-        if not whole and not _same_stage_one(Settings.from_dict(training["settings"]), tasks[0].settings):
+        theirs = Settings.from_dict(training["settings"])
+        whole = theirs == tasks[0].settings
+        if not whole and not _same_stage_one(theirs, tasks[0].settings):
             return 0, 0
-        scores = np.load(ensemble / ENSEMBLE_SCORES)
+        scores = np.load(ensemble / SCORES_FILE)
+        kept = ensemble / HISTORY_FILE
+        histories = orjson.loads(kept.read_bytes()) if kept.exists() else []
         members = stages = 0
         for row, (task, entry) in enumerate(zip(tasks, info["members"], strict=False)):
             if task.finished or entry["seed"] != task.seed or (task.folder / CHECKPOINT).exists():
@@ -36,7 +38,8 @@ def reuse(tasks: list[MemberTask], ensemble: Path, identity: dict[str, Any]) -> 
             files = {stage: (ensemble / entry[stage]["file"]).read_bytes() for stage in STAGES}
             if any(hashlib.sha256(files[stage]).hexdigest() != entry[stage]["sha256"] for stage in STAGES):
                 continue
-            keep_stage_one(task, files["stage1"], entry.get("seconds_stage_one", entry["seconds"]))
+            history = histories[row] if row < len(histories) else []
+            keep_stage_one(task, files["stage1"], entry.get("seconds_stage_one", entry["seconds"]), history)
             if whole:
                 result = {key: value for key, value in entry.items() if key not in STAGES}
                 finish(task, files["stage2"], {name: scores[name][row] for name in scores.files}, result)

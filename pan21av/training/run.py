@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import torch
 
@@ -25,17 +26,30 @@ from ..runtime.device import choose_device, describe, warn_without_kernel
 from ..runtime.parallel import usable_cores
 from ..runtime.progress import clock
 from ..vote import check_odd
+from .calibration import balanced_pairs
 from .card import model_card
 from .limits import min_tokens
-from .member import HISTORY, RESULT, STAGE_ONE, MemberTask, finished_files, full_model, npz, train_member
+from .member import (
+    HISTORY,
+    RESULT,
+    STAGE_ONE,
+    MemberTask,
+    finished_files,
+    full_model,
+    npz,
+    stage_one_record,
+    train_member,
+)
 from .prepare import format_table, prepare
 from .prepared import Prepared
 from .report import ensemble_report, history_plot, known_sources, member_scores, reliability_plot
-from .reuse import ENSEMBLE_SCORES, reuse
+from .reuse import reuse
 from .settings import Settings, load_settings
 from .sources import deal_sources
 from .stage1 import CHECKPOINT
+from .stage2 import CHECKPOINTS
 from .streams import member_seed
+from .tables import CALIBRATION_FILE, HISTORY_FILE, PAIRS_FILE, SCORES_FILE, Stored, report_files
 from .watch import Watch
 
 log = logging.getLogger("pan21av")
@@ -145,7 +159,7 @@ def _tasks(
             raise InputError(
                 f"{work} holds members trained with other settings or data; take another --work, or remove it"
             )
-        for name in (CHECKPOINT, STAGE_ONE):
+        for name in (CHECKPOINT, STAGE_ONE, *CHECKPOINTS):
             for file in work.glob(f"member-*/{name}"):
                 file.unlink()
         write_whole(record, written)
@@ -197,11 +211,20 @@ def _assemble(
         "pairs": prepared.validation.tolist(),
         "same": prepared.catalogue.same_author(prepared.validation).tolist(),
     }
+    balanced = balanced_pairs(prepared)
+    kinds = {"pairs": balanced.tolist(), "kinds": prepared.catalogue.kinds(balanced).tolist()}
+    histories = [stage_one_record(task)["history"] for task in tasks]
+    stored = Stored(
+        output.name, prepared.table, scores, np.array(pairs["same"]), np.array(kinds["kinds"]), histories
+    )  # fmt: skip
     before = output / "training.png"  # of the ensemble that all of stage one was reused from
     extra = {
         "MODEL_CARD.md": model_card({"name": output.name, **info, "members": results}, notes).encode(),
-        "validation_pairs.json": orjson.dumps(pairs),
-        ENSEMBLE_SCORES: npz(scores),
+        PAIRS_FILE: orjson.dumps(pairs),
+        CALIBRATION_FILE: orjson.dumps(kinds),
+        HISTORY_FILE: orjson.dumps(histories),
+        SCORES_FILE: npz(scores),
+        **report_files(stored),
         "training.png": history_plot(tasks) or (before.read_bytes() if before.exists() else None),
         "reliability.png": reliability_plot(scores, prepared),
     }

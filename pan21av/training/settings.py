@@ -71,6 +71,8 @@ class PairSettings:
     lr_end: float = 2e-4
     lr_fall_epochs: int = 30  # then lr_end is reached
     clip: float = 5.0  # gradient norm of every tensor
+    clip_per: str = "gate"  # of the LSTMs' tensors that of each gate's and direction's slice; "tensor": as a whole
+    init: str = "published"  # initial values, gamma and alpha trained as they are; "scaled": by fan-in, in logarithms
     per_source: int = 0  # > 0: at most so many pairs of a source in an epoch
     crop_share: float = 0.5  # documents beyond the limit begin at a random window this often
     max_windows: int = 210  # longest crop
@@ -124,10 +126,12 @@ class HeadSettings:
 class AbstentionSettings:
     """O2D2."""
 
-    epochs: int = 60  # these five are the published program's
+    epochs: int = 60  # these seven are the published program's
     batch: int = 30
     lr: float = 1e-3
     lr_end: float = 5e-4
+    lr_fall_epochs: int = 100  # then lr_end is reached; 0: with the last epoch
+    clip: float = 5.0  # gradient norm of every tensor; 0: any
     dropout: float = 0.25
     eps_min: float = 0.05  # a posterior that near to a half counts as undecidable; chosen on validation pairs
     eps_max: float = 0.15  # the paper's range
@@ -136,6 +140,10 @@ class AbstentionSettings:
     share: float = 0.0  # > 0: of pairs of familiar sources, that a member abstains on, at every length
 
 
+WORDS = {
+    "data.split": ("topics", "authors"), "data.drawing": DRAWINGS, "data.tokeniser": TOKENISERS,
+    "dropout.per": ("pair", "batch"), "pairs.clip_per": ("gate", "tensor"), "pairs.init": ("published", "scaled"),
+}  # fmt: skip
 MINIMA = {
     "data.words": 1, "data.chars": 1, "contrastive.steps": 1, "contrastive.authors": 2, "pairs.batch": 1,
     "calibration.views": 1, "calibration.min_tokens": 1, "calibration.draws": 1, "heads.batch": 1,
@@ -148,7 +156,7 @@ class Settings:
     # What stage one depends on
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataSettings = field(default_factory=DataSettings)
-    dropout: Dropout = field(default_factory=lambda: Dropout(0.0, 0.2, 0.1, 0.1, 0.2))
+    dropout: Dropout = field(default_factory=lambda: Dropout(0.0, 0.2, 0.1, 0.1, 0.2, per="pair"))
     contrastive: ContrastiveSettings = field(default_factory=ContrastiveSettings)
     pairs: PairSettings = field(default_factory=PairSettings)
     ngrams: NgramSettings = field(default_factory=NgramSettings)
@@ -160,12 +168,11 @@ class Settings:
     STAGE_ONE = ("model", "data", "dropout", "contrastive", "pairs", "ngrams")
 
     def __post_init__(self) -> None:
-        if self.data.split not in ("topics", "authors"):
-            raise ValueError(f"data.split must be topics or authors, not {self.data.split!r}")
-        if self.data.drawing not in DRAWINGS:
-            raise ValueError(f"data.drawing must be {' or '.join(DRAWINGS)}, not {self.data.drawing!r}")
-        if self.data.tokeniser not in TOKENISERS:
-            raise ValueError(f"data.tokeniser must be {' or '.join(TOKENISERS)}, not {self.data.tokeniser!r}")
+        for name, known in WORDS.items():
+            section, _, key = name.partition(".")
+            value = getattr(getattr(self, section), key)
+            if value not in known:
+                raise ValueError(f"{name} must be {' or '.join(known)}, not {value!r}")
         for name, least in MINIMA.items():
             section, _, key = name.partition(".")
             if getattr(getattr(self, section), key) < least:
@@ -205,6 +212,7 @@ class Settings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Settings:
+        """As stored with an ensemble, maybe by a version that had not all of the names."""
         return cls().updated(values)
 
     def updated(self, values: Mapping[str, Any]) -> Settings:
@@ -248,10 +256,10 @@ _COMPACT = Settings(
     ),
     dropout=Dropout(words=0.1),
     contrastive=ContrastiveSettings(epochs=10, steps=32, max_windows=40, dml_weight=0.3, lr_end=2e-4),
-    pairs=PairSettings(epochs=2, max_windows=48, min_windows=8, per_source=400),
+    pairs=PairSettings(epochs=2, max_windows=48, min_windows=8, per_source=400, clip_per="tensor", init="scaled"),
     calibration=CalibrationSettings(cohort=600, views=3, draws=8, per_source=80),
     heads=HeadSettings(epochs=3, lr=2e-4, sharpen=1.5),
-    abstention=AbstentionSettings(epochs=20, batch=60, strange=2.5, share=0.12),
+    abstention=AbstentionSettings(epochs=20, batch=60, lr_fall_epochs=0, clip=0.0, strange=2.5, share=0.12),
 )
 PRESETS = {
     "paper": Settings(),

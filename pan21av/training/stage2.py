@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from .calibration import (
     LabelledPairs,
     Populations,
     Projected,
+    balanced_pairs,
     cohort_documents,
     measured,
     project_views,
@@ -32,24 +34,29 @@ from .sampling import FOR_SCORES, draw_pairs, per_source
 from .settings import Settings
 from .stage1 import Log, project_spans
 from .streams import Stream, numpy_stream
+from .tables import CALIBRATION_UAL
 
 LENGTHS = (300, 600, 1_000, 2_000, 5_000, 10_000)  # characters that validation texts are cut to
 TYPICAL_CHARS_PER_TOKEN = 4.5  # of English prose, the space after it included
 SIZES = (10, 30, 100, 300)  # texts of the populations that validation pairs are judged with
+CHECKPOINTS = ("stage2.pt", "views-calibration.pt", "views-validation.pt")  # of a stage two that is not at its end
 PART_DRAWS = 4  # of pairs that the weights of the two parts are fitted to
 
 
 class StageTwo:
-    """`network` is fitted in place; its encoder and n-gram part are what stage one left."""
+    """`network` is fitted in place; its encoder and n-gram part are what stage one left. What is done goes to
+    `folder`, if there is one, and need not be done again."""
 
     def __init__(
-        self, network: Network, prepared: Prepared, settings: Settings, seed: int, device: torch.device
-    ) -> None:
+        self, network: Network, prepared: Prepared, settings: Settings, seed: int, device: torch.device,
+        folder: Path | None = None,
+    ) -> None:  # fmt: skip
         self.network, self.prepared, self.settings, self.seed, self.device = network, prepared, settings, seed, device
+        self.checkpoint, *kept = (folder / name for name in CHECKPOINTS) if folder else (None, None, None)
         rng = numpy_stream(seed, Stream.VIEWS)
         network.eval()
-        calibration = project_views(network, prepared, prepared.documents(CALIBRATE), settings, rng)
-        self.validated = project_views(network, prepared, prepared.validation.flatten(), settings, rng)
+        calibration = project_views(network, prepared, prepared.documents(CALIBRATE), settings, rng, kept[0])
+        self.validated = project_views(network, prepared, prepared.validation.flatten(), settings, rng, kept[1])
         self.populations = Populations(network, prepared, rng)
         conditions: list[dict[int, Population] | None] = [None]
         cohort = None
@@ -117,7 +124,9 @@ class StageTwo:
         """Fits in place; returns eps and the validation figures of every step (whole texts)."""
         if self.settings.heads.epochs:
             fit_heads(self.network, self.calibration, self.settings.heads, log, self._ual_figures)
-        eps = fit_o2d2(self.network, self.calibration, self.validation, self.settings.abstention, log)
+        eps = fit_o2d2(
+            self.network, self.calibration, self.validation, self.settings.abstention, log, self.checkpoint
+        )  # fmt: skip
         with torch.no_grad():
             columns = dict(
                 zip(SCORES, self.network.score(self.whole_pairs).stacked()[:, 0].double().numpy(), strict=True)
@@ -133,8 +142,9 @@ class StageTwo:
     @torch.no_grad()
     def validation_scores(self) -> dict[str, np.ndarray]:
         """What this member says of the validation pairs, for the ensemble's figures: of the whole texts, of the texts
-        cut to each of LENGTHS (names with @), and of whole texts with populations of SIZES (names with +); and of
-        calibration pairs, where its scores are new to both authors (names that begin with calibration)."""
+        cut to each of LENGTHS (names with @), and of whole texts with populations of SIZES (names with +); UAL's of
+        balanced calibration pairs; and what it says of calibration pairs whose authors are new to its scores (names
+        that begin with fold)."""
         columns = dict(zip(SCORES, self.network.score(self.whole_pairs).stacked()[:, 0].numpy(), strict=True))
         columns["distance"] = self.whole_pairs.distance[0].cpu().numpy()
         familiar = self.network.ual.familiar(self.whole_pairs)
@@ -149,6 +159,10 @@ class StageTwo:
             scores = self.network.score(pair)
             columns.update({f"{name}{mark}": getattr(scores, name)[0].cpu().numpy() for name in ("ual", "o2d2")})
 
+        views = self.calibration.views
+        columns[CALIBRATION_UAL] = self.network.score(
+            views.embedding.pair(*(views.rows(side) for side in balanced_pairs(self.prepared).T))
+        ).ual[0].cpu().numpy()  # fmt: skip
         documents, rows = np.unique(self.prepared.validation, return_inverse=True)
         first, second = torch.from_numpy(rows.reshape(-1, 2)).T
         for characters in LENGTHS:
@@ -160,5 +174,5 @@ class StageTwo:
             for size in SIZES:
                 add(self._validation_pairs(self._populations(rng, size), 1), f"+{size}")
         if self.settings.heads.epochs:
-            columns["calibration_ual"], columns["calibration_o2d2"] = out_of_fold(self.network, self.calibration)
+            columns["fold_ual"], columns["fold_o2d2"] = out_of_fold(self.network, self.calibration)
         return columns

@@ -192,7 +192,7 @@ def test_pair_training_reads_standardised_vectors(corpus, monkeypatch):
     network, _, probe = parts(corpus)
     norm, given, probed = Kept(), [], []
     real, real_loss = network.encoder_part, probe.loss
-    monkeypatch.setattr(network, "encoder_part", lambda vectors: (given.append(vectors.detach()), real(vectors))[1])
+    monkeypatch.setattr(network, "encoder_part", lambda v, pair: (given.append(v.detach()), real(v, pair))[1])
     monkeypatch.setattr(
         probe, "loss", lambda a, b, same: (probed.append(torch.cat([a, b], 1)), real_loss(a, b, same))[1]
     )

@@ -8,7 +8,9 @@ import torch
 from support import TINY, random_network
 
 from pan21av.network.embedding import Embedding, EmbeddingPair
+from pan21av.network.scores import UAL
 from pan21av.training.losses import (
+    accuracy,
     all_pairs,
     all_pairs_loss,
     balanced_accuracy,
@@ -27,7 +29,7 @@ def test_each_score_is_trained_by_its_own_loss_only():
     y = torch.tanh(network.metric(vectors))
     pair = Embedding(y, torch.full((12,), 500.0), TINY.lev_parts).pair(slice(0, 6), slice(6, None))
     same = torch.tensor([[1.0, 0, 1, 0, 1, 0]])
-    bfs, ual = head_losses(network, pair, same, 0.105)
+    bfs, ual, _ = head_losses(network, pair, same, 0.105)
     losses = {"dml": dml_loss(network.dml(pair), same, PairSettings()), "bfs": bfs, "ual": ual}
     groups = {
         "vectors": [vectors],
@@ -47,7 +49,8 @@ def test_head_losses_by_hand():
     y = torch.rand(1, 8, TINY.lev_dim, generator=torch.Generator().manual_seed(0)) * 2 - 1
     pair, same = EmbeddingPair.of(y[:, :4], y[:, 4:]), torch.tensor([[1.0, 0, 1, 0]])
     scores = network.score(pair)
-    bfs, ual = head_losses(network, pair, same, 0.2)
+    bfs, ual, p_ual = head_losses(network, pair, same, 0.2)
+    torch.testing.assert_close(p_ual, scores.ual)
     truth = same[0].bool().tolist()
     expected_bfs = [-math.log(p if t else 1 - p) for p, t in zip(scores.bfs[0].tolist(), truth, strict=True)]
     assert float(bfs) == pytest.approx(np.mean(expected_bfs), rel=1e-5)
@@ -97,6 +100,12 @@ def test_all_pairs_by_hand():
     assert all_pairs_loss(p, same).item() == pytest.approx(expected, rel=1e-4)
 
 
+def test_plain_accuracy():
+    truth = torch.tensor([True] * 8 + [False] * 2)
+    assert accuracy(truth, truth) == 1
+    assert accuracy(torch.ones(10, dtype=torch.bool), truth) == pytest.approx(0.8)  # chance
+
+
 def test_balanced_accuracy():
     truth = torch.tensor([True] * 8 + [False] * 2)
     assert balanced_accuracy(truth, truth) == 1
@@ -111,9 +120,9 @@ def test_balanced_accuracy():
 @pytest.mark.parametrize("reversal", [0.0, 0.5])
 def test_topic_probe_measures_or_reverses(reversal):
     torch.manual_seed(0)
-    probe = TopicProbe(Settings(model=TINY, pairs=PairSettings(probe_reversal=reversal)))
+    probe = TopicProbe(Settings(model=TINY, pairs=PairSettings(probe_reversal=reversal))).eval()
     vectors = torch.randn(1, 8, 2 * TINY.document_hidden, requires_grad=True)
-    p, _ = probe(vectors[:, :4], vectors[:, 4:])
+    p = probe.dml(probe.pair(vectors[:, :4], vectors[:, 4:]))
     (gradient,) = torch.autograd.grad(p.sum(), vectors, allow_unused=True)
     plain = vectors.detach().requires_grad_()
     pair = EmbeddingPair.of(*torch.tanh(probe.metric(plain)).chunk(2, 1))
@@ -124,3 +133,52 @@ def test_topic_probe_measures_or_reverses(reversal):
         torch.testing.assert_close(gradient, -reversal * expected_gradient)
     else:
         assert gradient is None
+
+
+def test_the_topic_probe_is_a_verifier_of_its_own():
+    """DML + BFS + UAL, each trained by its own term; what it says is UAL's decision."""
+    torch.manual_seed(0)
+    probe = TopicProbe(Settings(model=TINY)).eval()
+    first, second = torch.randn(2, 1, 6, 2 * TINY.document_hidden)
+    same = torch.tensor([[1.0, 0, 1, 0, 1, 1]])
+    loss, said = probe.loss(first, second, same)
+    pair = probe.pair(first, second)
+    bfs, ual, p_ual = head_losses(probe, pair, same, 0.105)
+    torch.testing.assert_close(loss, dml_loss(probe.dml(pair), same, PairSettings()) + bfs + ual)
+    assert torch.equal(said, p_ual > 0.5)
+    learning = [p for p in probe.parameters() if p.requires_grad]
+    assert all(g is not None for g in torch.autograd.grad(loss, learning, allow_unused=True))
+    assert {n for n, p in probe.named_parameters() if not p.requires_grad} == {"dml.log_gamma", "dml.log_alpha"}
+
+
+def test_the_topic_probe_has_masks_of_its_own_for_each_pair():
+    """A fifth of the document vector, the same of both documents; BFS and UAL drop as the network's do."""
+    probe = TopicProbe(Settings(model=TINY))
+    assert (probe.dropout, probe.bfs.dropout, probe.ual.dropout) == (0.2, 0.2, 0.2)
+    seen = []
+    probe.metric.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    torch.manual_seed(0)
+    ones = torch.ones(1, 300, 2 * TINY.document_hidden)
+    probe.train().pair(ones, -ones)
+    assert torch.equal(seen[0], -seen[1])
+    assert seen[0].unique().tolist() == pytest.approx([0, 1.25])
+    assert float((seen[0] == 0).float().mean()) == pytest.approx(0.2, abs=0.03)
+    assert not torch.equal(seen[0][0, 0], seen[0][0, 1])
+
+
+def test_ual_has_two_masks():
+    """On its input, (y1 - y2)^2, and on its hidden layer: a fifth of either, in training only."""
+    torch.manual_seed(0)
+    ual, seen = UAL(1, 60), {}
+    ual.dropout = 0.2
+    for name in ("hidden", "logits"):
+        getattr(ual, name).register_forward_pre_hook(lambda _, x, name=name: seen.update({name: x[0]}))
+    pair = EmbeddingPair.of(torch.ones(1, 200, 60), torch.zeros(1, 200, 60))
+    ual.train().confusion(pair)
+    assert seen["hidden"].shape == (1, 200, 60)
+    assert seen["logits"].shape == (1, 200, 120)
+    for x in seen.values():
+        assert float((x == 0).float().mean()) == pytest.approx(0.2, abs=0.02)
+    assert seen["hidden"].unique().tolist() == pytest.approx([0, 1.25])
+    ual.eval().confusion(pair)
+    assert all((x != 0).all() for x in seen.values())

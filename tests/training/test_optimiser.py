@@ -6,7 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from pan21av.network.encoder import BiLSTM
 from pan21av.training.optimiser import Optimiser, clip_each, linear
+from pan21av.training.settings import PRESETS
+from pan21av.training.stage1 import StageOne
 
 
 @pytest.mark.parametrize(("at", "rate"), [(-1, 6e-4), (0, 6e-4), (0.5, 4e-4), (1, 2e-4), (7, 2e-4)])
@@ -34,3 +37,44 @@ def test_a_step_is_adams():
         (p,) = one.parameters
         one.step(p.square().sum(), 0.02)
     assert torch.equal(parameter, again.parameters[0]), "its memory of earlier gradients travels with the state"
+
+
+def test_slices_are_clipped_on_their_own():
+    """The LSTMs' stacked tensors, one slice for each direction and gate as in the published program."""
+    lstm = BiLSTM(1, 3, 2)
+    torch.manual_seed(0)
+    sizes = torch.tensor([[0.1, 30.0, 2.0, 400.0], [7.0, 0.2, 5.5, 1.0]])  # of directions and gates
+    layouts = {"input": sizes[None, None, :, :, None], "recurrent": sizes[None, :, None, :, None]}
+    layouts["bias"] = sizes[None, :, :, None]
+    apart = {getattr(lstm, name): dims for name, dims in lstm.GATES.items()}
+    for name, size in layouts.items():
+        parameter = getattr(lstm, name)
+        parameter.grad = torch.randn_like(parameter) * size
+    before = {name: getattr(lstm, name).grad.clone() for name in layouts}
+    clip_each(apart, 5.0, apart)
+    for direction in range(2):
+        for gate in range(4):
+            where = {
+                "input": (0, slice(None), direction, gate), "recurrent": (0, direction, slice(None), gate),
+                "bias": (0, direction, gate),
+            }  # fmt: skip
+            for name, index in where.items():
+                old, new = before[name][index], getattr(lstm, name).grad[index]
+                norm = float(old.norm())
+                torch.testing.assert_close(new, old * min(1, 5 / norm))
+
+
+@pytest.mark.parametrize(("preset", "slices"), [("paper", True), ("compact", False)])
+def test_who_clips_slices(corpus, preset, slices):
+    chosen = PRESETS[preset].pairs
+    assert chosen.clip == 5
+    settings = corpus.settings.updated({"pairs": {"clip_per": chosen.clip_per}})
+    optimiser = StageOne(corpus.prepared, settings, 5, torch.device("cpu")).state.optimiser
+    assert bool(optimiser.apart) is slices
+    assert len(optimiser.apart) == (6 if slices else 0)
+    assert optimiser.clip == 5
+
+
+def test_adam_is_the_published_one():
+    (group,) = Optimiser([nn.Parameter(torch.zeros(1))]).adam.param_groups
+    assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.999), 1e-8, 0)
