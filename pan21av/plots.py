@@ -235,9 +235,7 @@ def accuracies(axes: Any, histories: Sequence[Sequence[Mapping[str, Any]]]) -> b
     """Authorship and topic accuracy by epoch, mean and deviation over members (figure 3 of the paper); whether there
     was anything to draw."""
     drawn = False
-    for (key, label), colour in zip(
-        {"accuracy": "authorship", "topic_accuracy": "topic"}.items(), COLOURS, strict=False
-    ):
+    for key, label, colour in (("accuracy", "authorship", SAME), ("topic_accuracy", "topic", DIFFERENT)):
         curves = [{r["epoch"]: r[key] for r in history if r.get(key) is not None} for history in histories]
         epochs = sorted({epoch for curve in curves for epoch in curve})
         if not epochs:

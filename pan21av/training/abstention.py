@@ -107,7 +107,8 @@ def _quantile(terms: Tensor, values: Tensor, level: float) -> Tensor:
 
 @dataclass
 class Search(Checkpoint):
-    """One detector per candidate eps, trained side by side as if they were members; what an epoch leaves to the next."""
+    """One detector per candidate eps, trained side by side as if they were members: all that an epoch leaves to the
+    next."""
 
     detectors: O2D2
     optimiser: Optimiser

@@ -52,7 +52,8 @@ class StageTwo:
         folder: Path | None = None,
     ) -> None:  # fmt: skip
         self.network, self.prepared, self.settings, self.seed, self.device = network, prepared, settings, seed, device
-        self.checkpoint, *kept = (folder / name for name in CHECKPOINTS) if folder else (None, None, None)
+        places: list[Path | None] = [folder / name if folder else None for name in CHECKPOINTS]
+        self.checkpoint, *kept = places
         rng = numpy_stream(seed, Stream.VIEWS)
         network.eval()
         calibration = project_views(network, prepared, prepared.documents(CALIBRATE), settings, rng, kept[0])

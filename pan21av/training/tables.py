@@ -134,13 +134,9 @@ def report_text(stored: Stored) -> str:
     tables = paper_tables(stored)
     members = len(stored.scores["ual"])
     calibrated = (*CALIBRATION_KEYS, "ece_answered", "mce_answered")
-    missing = (
-        "Not stored: the ensemble was trained by a version that did not keep them, or the corpus lacks these kinds."
-    )
-    two, three = (
-        (_markdown(tables["2 and 3"], PAN_KEYS, {}, False, True), _markdown(tables["2 and 3"], CALIBRATION_KEYS, {}, True, True))
-        if tables["2 and 3"] else (missing, missing)
-    )  # fmt: skip
+    missing, balanced = "Not stored with this ensemble, or its corpus lacks these kinds.", tables["2 and 3"]
+    two = _markdown(balanced, PAN_KEYS, {}, False, True) if balanced else missing
+    three = _markdown(balanced, CALIBRATION_KEYS, {}, True, True) if balanced else missing
     figure = f"![Figure 3]({FIGURE_3})" if any(stored.histories) else missing
     return f"""# The paper's tables and figures: {stored.name}
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load as parse_safetensors
-from support import HANGS, SMALL_SETTINGS, set_options, small, weights
+from support import HANGS, set_options, small, weights
 
-from pan21av import Verifier
+from pan21av import Verifier, report
 from pan21av.errors import InputError
 from pan21av.metrics import auc
 from pan21av.training.member import RESULT, STAGE_ONE, STAGE_TWO
@@ -240,42 +240,67 @@ def test_n_grams_alone(small_corpus, tmp_path):
 # ---- the paper's ----
 
 
-def marked_documents(authors: int, each: int) -> list[dict[str, str]]:
-    """Every author has two of eight words in all texts, between words that are everybody's."""
+# Of the preset "paper" only sizes and epochs are changed, and batches are of 10 pairs instead of 40, so that there are
+# steps enough in two minutes of one core: rates, initial values, dropout, masks per pair and clipping are as published.
+SHRUNK = [
+    "model.word_dim=20", "model.window_hidden=16", "model.document_hidden=16", "model.encoder_dim=20",
+    "model.bfs_dim=10", "model.char_filters=8", "pairs.max_windows=5", "pairs.epochs=12", "pairs.batch=10",
+    "abstention.epochs=6", "data.train_share=0.6",
+]  # fmt: skip
+
+
+def marked_documents(authors: int, *, topics: int = 16, each: int = 6, tokens: int = 105) -> list[dict[str, str]]:
+    """Every author has three of twelve words in all texts, between words of the topic and words that are everybody's;
+    texts of an author are of three topics."""
     rng = random.Random(0)
-    common = [first + rest for first in "bdfgklmn" for rest in ("ara", "ire", "ono")]
-    marks = ["indeed", "oh", "quite", "never", "well", "surely", "--", "!"]
+    marks = ["indeed", "oh", "quite", "never", "well", "surely", "--", "!", "though", "perhaps", ";", "often"]
+    syllables = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
+
+    def words() -> list[str]:
+        return ["".join(rng.choices(syllables, k=rng.randint(2, 3))) for _ in range(20)]
+
+    common, about = words(), [words() for _ in range(topics)]
     docs = []
     for number in range(authors):
-        own = rng.sample(marks, 2)
-        for _ in range(each):
-            words = [rng.choice(own) if rng.random() < 0.4 else rng.choice(common) for _ in range(80)]
-            docs.append({"author": f"a{number}", "topic": f"t{rng.randrange(6)}", "text": " ".join(words)})
+        own, fields = rng.sample(marks, 3), rng.sample(range(topics), 3)
+        for n in range(each):
+            topic = fields[n % 3]
+            text = [
+                rng.choice(own if rng.random() < 0.4 else about[topic] if rng.random() < 0.5 else common)
+                for _ in range(tokens)
+            ]
+            docs.append({"author": f"a{number}", "topic": f"t{topic}", "text": " ".join(text)})
     return docs
 
 
 def test_the_papers_recipe(tmp_path):
-    """Pairs only, no contrast, the scores of stage one, O2D2 on all calibration authors: it learns what it should."""
-    generated_corpus.write(tmp_path / "documents.jsonl", marked_documents(120, 4))
+    """Pairs only, from the published start, the scores of stage one, O2D2 on all calibration authors: what authors
+    never seen have in common on topics never seen is learnt."""
+    generated_corpus.write(tmp_path / "documents.jsonl", marked_documents(400))
     (tmp_path / "notes.md").write_text("Made for a test.")
-    sizes = [a for a in SMALL_SETTINGS if a.startswith(("model.", "data.", "pairs.", "abstention."))]
-    rates = ["pairs.lr=6e-3", "pairs.lr_end=2e-3", "pairs.lr_fall_epochs=12"]
-    settings = load_settings("paper", None, [*sizes, *rates, "pairs.epochs=12", "pairs.batch=8"])
+    settings = load_settings("paper", None, SHRUNK)
     out = tmp_path / "paper"
     figures = train(
         tmp_path / "documents.jsonl", out, settings=settings, n_members=1, jobs=1, notes=tmp_path / "notes.md"
     )  # fmt: skip
     records = history(tmp_path / "paper.work")
-    assert [record["stage"] for record in records] == ["pairs"] * 12 + ["o2d2"] * 3
+    assert [record["stage"] for record in records] == ["pairs"] * 12 + ["o2d2"] * 6
     for name in ("dml_loss", "bfs_loss", "ual_loss"):
         assert np.mean([record[name] for record in records[9:12]]) < 0.85 * records[0][name], name
-    assert figures["dml"]["auc"] > 0.65
-    assert figures["ual"]["auc"] > 0.65
+    assert figures["ual"]["auc"] >= 0.95
     assert names_in(out / "member-01.stage1.safetensors") == {"encoder", "metric", "dml", "bfs", "ual"}
     assert names_in(out / "member-01.stage2.safetensors") == {"o2d2"}
     assert "Made for a test." in (out / "MODEL_CARD.md").read_text()
     assert not (tmp_path / "paper.work" / "member-01" / CHECKPOINT).exists()
     assert (tmp_path / "paper.work" / "member-01" / STAGE_TWO).exists()
+    text = (out / "REPORT.md").read_text()
+    assert "| SA_DF + DA_SF |" in text
+    assert (out / "figure3.png").read_bytes().startswith(b"\x89PNG")
+    before = {name: (out / name).read_bytes() for name in ("REPORT.md", "figure3.png", "figure4.png")}
+    for name in before:
+        (out / name).unlink()
+    report(out)
+    assert {name: (out / name).read_bytes() for name in before} == before
 
 
 # ---- does it learn? ----
@@ -303,7 +328,8 @@ def test_habits_of_unseen_authors_on_unseen_topics_are_learnt(tmp_path):
     assert figures["o2d2"]["c@1"] > figures["ual"]["c@1"] - 0.01  # what it abstains from was no loss
     probes = [record["topic_accuracy"] for record in history(tmp_path / "out.work") if "topic_accuracy" in record]
     assert len(probes) == settings.stage_one_epochs
-    assert abs(probes[-1] - 0.5) <= 0.10, "topic is left in the document vectors"
+    # By contrast the two classes are as large, and chance is a half; pairs measure it on what they drew.
+    assert abs(probes[settings.contrastive.epochs - 1] - 0.5) <= 0.10, "topic is left in the document vectors"
 
 
 def test_nothing_leaks_when_the_labels_are_shuffled(tmp_path):

@@ -1,5 +1,6 @@
 """O2D2: labels by hand, and a detector that learns which decisions are wrong."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +15,8 @@ from pan21av.network.scores import O2D2
 from pan21av.training.abstention import SAMPLE_DRAWS, Usual, _quantile, fit_o2d2, labels
 from pan21av.training.calibration import LabelledPairs
 from pan21av.training.member import full_model
-from pan21av.training.settings import AbstentionSettings
+from pan21av.training.optimiser import Optimiser
+from pan21av.training.settings import PRESETS, AbstentionSettings
 from pan21av.training.stage2 import StageTwo
 from pan21av.training.streams import Stream
 
@@ -228,3 +230,48 @@ def test_a_member_must_be_surer_of_strange_kinds(settled):
     torch.testing.assert_close(strange - neither, torch.full_like(p, 0.75), atol=1e-4, rtol=0)
     torch.testing.assert_close(neither - known, torch.full_like(p, 0.75), atol=1e-4, rtol=0)
     assert not settled[0.2, 0.0].network.o2d2.strange.any()
+
+
+# ---- its steps ----
+
+
+def test_the_papers_rates_and_clipping(monkeypatch):
+    """max(1e-3 - e 5e-6, 5e-4), so 7.05e-4 in the last of 60 epochs; candidates are clipped to 5 each, on their own."""
+    rates, clips = [], []
+
+    def step(self, loss, rate):
+        rates.append(rate)
+        clips.append((self.clip, {self.apart[p] for p in self.parameters}))
+
+    monkeypatch.setattr(Optimiser, "step", step)
+    validation = Made.draw(50, torch.Generator().manual_seed(0))
+    fit_o2d2(made_network(), Made(), validation, PRESETS["paper"].abstention, lambda record: None)
+    assert len(rates) == 60 * 8
+    by_epoch = rates[::8]
+    assert by_epoch == pytest.approx([max(1e-3 - e * 5e-6, 5e-4) for e in range(60)])
+    assert by_epoch[-1] == pytest.approx(7.05e-4)
+    assert set(map(repr, clips)) == {repr((5.0, {(0,)}))}
+
+
+def test_rates_that_fall_with_the_epochs(monkeypatch):
+    """As the shipped recipe's do."""
+    rates = []
+    monkeypatch.setattr(Optimiser, "step", lambda self, loss, rate: rates.append(rate))
+    settings = replace(PRESETS["compact"].abstention, share=0.0)
+    validation = Made.draw(50, torch.Generator().manual_seed(0))
+    fit_o2d2(made_network(), Made(), validation, settings, lambda record: None)
+    assert rates[::8] == pytest.approx([1e-3 - 5e-4 * e / 20 for e in range(20)])
+
+
+def test_dropout_before_each_of_the_three_layers():
+    """A quarter is left out, in training only."""
+    torch.manual_seed(0)
+    detector, seen = O2D2(1, 60), []
+    detector.dropout = PRESETS["paper"].abstention.dropout
+    for layer in detector.layers:
+        layer.register_forward_pre_hook(lambda _, x: seen.append(x[0]))
+    pair = EmbeddingPair.of(torch.rand(1, 300, 60) + 1, torch.zeros(1, 300, 60))
+    detector.train().logit(pair, torch.full((1, 300, 2, 2), 0.5), torch.full((1, 300), 0.7), None)
+    assert [x.shape[-1] for x in seen] == [124, 60, 30]
+    for x in seen:
+        assert float((x == 0).float().mean()) == pytest.approx(0.25, abs=0.03)

@@ -10,8 +10,9 @@ from support import FITTED, TINY, random_network, small, tiny_vocabulary
 from pan21av.data.tokeniser import DEFAULT
 from pan21av.network.checkpoint import member_files, save_ensemble
 from pan21av.training.member import RESULT, STAGE_ONE, MemberTask, finished_files, fitted
-from pan21av.training.reuse import ENSEMBLE_SCORES, reuse
+from pan21av.training.reuse import reuse
 from pan21av.training.stage1 import CHECKPOINT
+from pan21av.training.tables import SCORES_FILE
 
 SETTINGS = small()
 SEEDS = (11, 22, 33)
@@ -31,7 +32,7 @@ def ensemble(tmp_path) -> Path:
         tmp_path / "old", config=TINY, tokeniser=DEFAULT, vocabulary=tiny_vocabulary(),
         members=[member_files({n: t[m] for n, t in state.items()}, FITTED) for m in range(3)],
         entries=[{"seed": seed, "eps": 0.1, "validation": {"ual": m}, "seconds": 5.0} for m, seed in enumerate(SEEDS)],
-        info={"training": identity()}, extra={ENSEMBLE_SCORES: (tmp_path / "scores.npz").read_bytes()},
+        info={"training": identity()}, extra={SCORES_FILE: (tmp_path / "scores.npz").read_bytes()},
     )  # fmt: skip
     return tmp_path / "old"
 
@@ -113,7 +114,7 @@ def test_only_members_that_are_whole_and_not_begun(ensemble, tmp_path):
         lambda folder: (folder / "ensemble.json").write_text("{"),
         lambda folder: (folder / "ensemble.json").write_text('{"format": 1, "recipe": "pan21av-1"}'),
         lambda folder: (folder / "member-01.stage1.safetensors").unlink(),
-        lambda folder: (folder / ENSEMBLE_SCORES).unlink(),
+        lambda folder: (folder / SCORES_FILE).unlink(),
     ],
 )
 def test_no_ensemble_of_ours(ensemble, tmp_path, change):

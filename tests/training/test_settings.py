@@ -212,3 +212,31 @@ def test_the_shipped_recipe_is_a_file_like_any_other(tmp_path):
 def test_settings_that_nothing_could_be_learnt_with(assignment, message):
     with pytest.raises(InputError, match=message):
         load_settings("default", None, [assignment])
+
+
+# ---- the published numbers, and what was done before they had names ----
+
+
+def test_the_papers_training():
+    """DESIGN 1.2: stage one and O2D2."""
+    pairs, o2d2 = PRESETS["paper"].pairs, PRESETS["paper"].abstention
+    assert (pairs.epochs, pairs.batch, pairs.lr, pairs.lr_end, pairs.lr_fall_epochs) == (35, 40, 6e-4, 2e-4, 30)
+    assert (pairs.clip, pairs.clip_per, pairs.init) == (5, "gate", "published")
+    assert (o2d2.epochs, o2d2.batch, o2d2.lr, o2d2.lr_end, o2d2.lr_fall_epochs) == (60, 30, 1e-3, 5e-4, 100)
+    assert (o2d2.clip, o2d2.dropout, o2d2.eps_min, o2d2.eps_max) == (5, 0.25, 0.05, 0.15)
+
+
+def test_stored_settings_that_lack_the_new_names_mean_what_was_done():
+    compact = PRESETS["compact"].to_dict()
+    for name in ("clip_per", "init"):
+        del compact["pairs"][name]
+    for name in ("lr_fall_epochs", "clip"):
+        del compact["abstention"][name]
+    del compact["dropout"]["per"]
+    assert Settings.from_dict(compact) == PRESETS["compact"]
+
+
+@pytest.mark.parametrize("name", ["dropout.per", "pairs.clip_per", "pairs.init"])
+def test_words_that_are_unknown(name):
+    with pytest.raises(InputError, match=rf"{name} must be \w+ or \w+, not 'other'"):
+        load_settings("paper", None, [f"{name}=other"])
