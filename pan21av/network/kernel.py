@@ -9,12 +9,13 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ..config import MAX_CHAR_POSITIONS
 
 
 class _Shape(ctypes.Structure):
-    _fields_ = [(name, c_int32) for name in ("hidden", "stride", "width", "sequences", "longest")]
+    _fields_ = [(name, c_int32) for name in ("hidden", "stride", "gates", "width", "sequences", "longest")]
 
 
 class _Inputs(ctypes.Structure):
@@ -67,6 +68,14 @@ def padded(size: int) -> int:
     return int((size + lanes - 1) // lanes * lanes)
 
 
+def packed(gates: Tensor) -> Tensor:
+    """(..., 4, H) -> (..., G), as csrc/kernel.c has the gates: few lanes of its vectors stay empty."""
+    hidden = gates.shape[-1]
+    whole = hidden - hidden % _lib().pan_lanes()
+    flat = torch.cat([gates[..., :whole].flatten(-2), gates[..., whole:].flatten(-2)], -1)
+    return F.pad(flat, (0, padded(4 * hidden) - 4 * hidden))
+
+
 def _pointer(tensor: Tensor, dtype: torch.dtype = torch.float32) -> int:
     if tensor.dtype is not dtype or not tensor.is_contiguous() or tensor.device.type != "cpu":
         raise ValueError(f"the kernel needs contiguous {dtype} on the CPU")
@@ -81,8 +90,8 @@ def _check(status: int) -> None:
 class SequenceArgs:
     """Inputs of one kernel call; see csrc/kernel.c for the shapes.
 
-    `rows` (R, 2, 4, stride), `ids` flat int32, `start` (N) int64, `length` (N) int32,
-    `recurrent` (2, H, 4, stride), attention `matrix` (2H, width), `bias` and `vector` (width).
+    `rows` (R, 2, G), `ids` flat int32, `start` (N) int64, `length` (N) int32,
+    `recurrent` (2, H, G), attention `matrix` (2H, width), `bias` and `vector` (width).
     """
 
     def __init__(
@@ -97,10 +106,10 @@ class SequenceArgs:
         att_vector: Tensor,
     ) -> None:
         self.hidden, self.sequences = recurrent.shape[1], len(start)
-        stride, width = padded(self.hidden), padded(2 * self.hidden)
+        stride, gates, width = (padded(units * self.hidden) for units in (1, 4, 2))
         expected = {
-            "rows": (rows, (len(rows), 2, 4, stride)),
-            "recurrent": (recurrent, (2, self.hidden, 4, stride)),
+            "rows": (rows, (len(rows), 2, gates)),
+            "recurrent": (recurrent, (2, self.hidden, gates)),
             "att_matrix": (att_matrix, (2 * self.hidden, width)),
             "att_bias": (att_bias, (width,)),
             "att_vector": (att_vector, (width,)),
@@ -111,7 +120,7 @@ class SequenceArgs:
                 raise ValueError(f"{name} has shape {tuple(tensor.shape)}, the kernel needs {shape}")
         self.kept = (rows, ids, start, length, recurrent, att_matrix, att_bias, att_vector)
         self.longest = int(length.max()) if self.sequences else 0
-        self.shape = _Shape(self.hidden, stride, width, self.sequences, self.longest)
+        self.shape = _Shape(self.hidden, stride, gates, width, self.sequences, self.longest)
         self.inputs = _Inputs(
             _pointer(rows),
             _pointer(ids, torch.int32),

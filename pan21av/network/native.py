@@ -41,11 +41,11 @@ def _pool(inputs: Tensor, weights: Weights, sequences: Sequences, attention: boo
     """One member, weights without M: (R, I) -> pooled (N, 2H), attention (N, longest), empty unless asked for."""
     weight, bias, recurrent, att_matrix, att_bias, att_vector = weights
     hidden = recurrent.shape[1]
-    units, columns = kernel.padded(hidden) - hidden, kernel.padded(2 * hidden) - 2 * hidden
-    rows = affine_rows(inputs, F.pad(weight, (0, units)).flatten(1), F.pad(bias, (0, units)).flatten())
+    columns = kernel.padded(2 * hidden) - 2 * hidden
+    rows = affine_rows(inputs, kernel.packed(weight).flatten(1), kernel.packed(bias).flatten())
     pooled, attended = _Pool.apply(
-        rows.view(-1, 2, 4, hidden + units),
-        F.pad(recurrent, (0, units)),
+        rows.unflatten(1, (2, -1)),
+        kernel.packed(recurrent),
         F.pad(att_matrix, (0, columns)),
         F.pad(att_bias, (0, columns)),
         F.pad(att_vector, (0, columns)),

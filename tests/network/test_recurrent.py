@@ -230,7 +230,7 @@ def test_a_model_with_longer_tokens_is_refused():
 @needs_kernel
 def test_wrong_shapes_are_refused():
     inputs, weights, seq = problem(8, 3, 4)
-    rows = torch.zeros(len(inputs[0]), 2, 4, kernel.padded(8) + 1)
+    rows = torch.zeros(len(inputs[0]), 2, kernel.padded(4 * 8) + 1)
     with pytest.raises(ValueError, match=r"rows has shape .* the kernel needs"):
         kernel.SequenceArgs(rows, seq.ids, seq.start, seq.length, weights.recurrent[0], *(w[0] for w in weights[3:]))
     with pytest.raises(ValueError, match=r"contiguous torch\.float32"):

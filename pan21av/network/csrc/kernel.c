@@ -15,25 +15,28 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-
-
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HAVE_X86 1
+#include <immintrin.h>
+#endif
 
 typedef struct {
     int32_t hidden;    /* H: units per direction */
     int32_t stride;    /* H rounded up to the vector length */
+    int32_t gates;     /* G: the four gates of all units, in whole vectors */
     int32_t width;     /* 2H rounded up to the vector length: row length of the attention weights */
     int32_t sequences; /* N */
     int32_t longest;   /* row length of `weights` */
 } Shape;
 
-/* All matrices row-major. G = 4 * stride, gates in the order i, f, o, g. */
+/* All matrices row-major. Gates in the order i, f, o, g: first those of the units that fill whole vectors, a gate after
+ * the other, then those of the units left over, likewise, then zeros up to G. 50 units so take 208 lanes, not 256. */
 typedef struct {
-    const float *rows;      /* (row, 2, 4, stride): projected inputs, forward and backward */
+    const float *rows;      /* (row, 2, G): projected inputs, forward and backward */
     const int32_t *ids;     /* flat */
     const int64_t *start;   /* (N) */
     const int32_t *length;  /* (N) each >= 1 */
-    const float *recurrent; /* (2, H, 4, stride) */
+    const float *recurrent; /* (2, H, G) */
     const float *att_matrix; /* (2H, width): tanh(h W + b) . v */
     const float *att_bias;   /* (width) */
     const float *att_vector; /* (width) */
@@ -57,8 +60,7 @@ typedef struct {
 #undef ISA
 #undef VL
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define HAVE_X86 1
+#ifdef HAVE_X86
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
 #else

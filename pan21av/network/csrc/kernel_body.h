@@ -20,9 +20,17 @@ typedef int32_t NAME(ivec) __attribute__((vector_size(VL * 4), aligned(4), may_a
 INLINE VEC NAME(splat)(float x) { return x - (VEC){0}; }
 
 INLINE VEC NAME(clamp)(VEC x, float bound) {
+#if VL == 16
+    return (VEC)_mm512_max_ps(_mm512_min_ps((__m512)x, _mm512_set1_ps(bound)), _mm512_set1_ps(-bound));
+#elif VL == 8
+    return (VEC)_mm256_max_ps(_mm256_min_ps((__m256)x, _mm256_set1_ps(bound)), _mm256_set1_ps(-bound));
+#elif defined(HAVE_X86)
+    return (VEC)_mm_max_ps(_mm_min_ps((__m128)x, _mm_set1_ps(bound)), _mm_set1_ps(-bound));
+#else
     VEC hi = NAME(splat)(bound), lo = -hi;
     IVEC over = x > hi, under = x < lo;
     return (VEC)((~(over | under) & (IVEC)x) | (over & (IVEC)hi) | (under & (IVEC)lo));
+#endif
 }
 
 /* 2^x for |x| <= 30 (clamped: beyond that sigmoid and tanh are flat to 1e-9): a polynomial on
@@ -129,30 +137,65 @@ typedef struct {
     float *cells;               /* (BLOCK, stride) */
     float *sink;                /* (4, stride): where rows past their end may read and write */
     float *energies;            /* (p): attention, first energies, then weights */
-    float *panels;              /* (2, stride/VL, 2, H, 2, VL): recurrent weights as read by step() */
+    float *panels;              /* (2, H, G): recurrent weights in the order in which step() and step_rest() read them */
+    float *scales;              /* (4 rest): of the gates of units that fill no vector, before 2^x */
     float *gates, *tanh_cell, *cell_before, *state_before; /* backward only: (2, p, ...) */
 } NAME(Block);
 #define Block NAME(Block)
 
-static void NAME(pack)(const Shape *s, const float *recurrent, float *panels) {
-    for (int d = 0; d < 2; d++)
-        for (int j = 0; j < s->stride / VL; j++)
+/* Whole vectors of units have their gates side by side; the units left over, `rest` of them, share vectors. */
+#define MAIN(s) ((s)->hidden / VL * VL)
+#define REST(s) ((s)->hidden % VL)
+
+static void NAME(pack)(const Shape *s, const float *recurrent, float *panels, float *scales) {
+    const int main = MAIN(s), rest = REST(s);
+    for (int d = 0; d < 2; d++, recurrent += (size_t)s->hidden * s->gates) {
+        for (int j = 0; j < main; j += VL)
             for (int pair = 0; pair < 4; pair += 2)
                 for (int k = 0; k < s->hidden; k++)
                     for (int g = pair; g < pair + 2; g++, panels += VL)
-                        memcpy(panels, recurrent + (((size_t)d * s->hidden + k) * 4 + g) * s->stride + j * VL, VL * 4);
+                        memcpy(panels, recurrent + (size_t)k * s->gates + g * main + j, VL * 4);
+        for (int j = 4 * main; j < s->gates; j += VL)
+            for (int k = 0; k < s->hidden; k++, panels += VL)
+                memcpy(panels, recurrent + (size_t)k * s->gates + j, VL * 4);
+    }
+    for (int j = 0; j < s->gates - 4 * main; j++) scales[j] = j < 3 * rest ? -LOG2E : j < 4 * rest ? -2 * LOG2E : 0;
+}
+
+/* What becomes of a sequence's units in one step; from `keep` on only if the backward pass wants it. */
+typedef struct { VEC cell, state, in, forget, out, candidate, tanh_cell; } NAME(Step);
+
+/* Given e^-x of the three sigmoids and E = e^-2x of the candidate, tanh g = (1-E)/(1+E); one division serves all. */
+INLINE NAME(Step) NAME(cell_step)(const int keep, VEC in, VEC forget, VEC out, VEC e, VEC old) {
+    NAME(Step) y;
+    in += 1.0f, forget += 1.0f, out += 1.0f;
+    VEC both = in * (1.0f + e);
+    VEC inverse = 1.0f / (both * forget);
+    y.cell = (old * both + (1.0f - e) * forget) * inverse;
+    VEC ec = NAME(exp2)(y.cell * (-2 * LOG2E));
+    VEC inverse_out = 1.0f / (out * (1.0f + ec));
+    y.state = (1.0f - ec) * inverse_out;
+    if (keep) {
+        y.in = (1.0f + e) * forget * inverse;
+        y.forget = both * inverse;
+        y.out = (1.0f + ec) * inverse_out;
+        y.candidate = (1.0f - e) * in * forget * inverse;
+        y.tanh_cell = (1.0f - ec) * out * inverse_out;
+    }
+    return y;
 }
 
 /* One time step for TILE_ROWS sequences and VL units. `keep` saves what the backward pass needs. */
 INLINE void NAME(step)(const Shape *s, const int first, const int keep, const float *panel, int unit,
                        const float *const *input, const float *const *before, float *const *cell,
                        float *const *state, float *const *gates, float *const *tanh_cell) {
+    const ptrdiff_t main = MAIN(s);
     VEC acc[4][TILE_ROWS];
     for (int pair = 0; pair < 4; pair += 2) { /* two gates at a time, to stay within the registers */
         VEC low[TILE_ROWS], high[TILE_ROWS];
         for (int r = 0; r < TILE_ROWS; r++) {
-            low[r] = CAT(input[r] + pair * s->stride + unit);
-            high[r] = CAT(input[r] + (pair + 1) * s->stride + unit);
+            low[r] = CAT(input[r] + pair * main + unit);
+            high[r] = CAT(input[r] + (pair + 1) * main + unit);
         }
         if (!first)
             for (int k = 0, hidden = s->hidden; k < hidden; k++, panel += 2 * VL)
@@ -163,30 +206,58 @@ INLINE void NAME(step)(const Shape *s, const int first, const int keep, const fl
         for (int r = 0; r < TILE_ROWS; r++) acc[pair][r] = low[r], acc[pair + 1][r] = high[r];
     }
     for (int r = 0; r < TILE_ROWS; r++) {
-        /* 1 + e^-x of the three sigmoids, and tanh g = (1-E)/(1+E); one division serves all. */
-        VEC in = 1.0f + NAME(exp2)(acc[0][r] * -LOG2E), forget = 1.0f + NAME(exp2)(acc[1][r] * -LOG2E);
-        VEC out = 1.0f + NAME(exp2)(acc[2][r] * -LOG2E), e = NAME(exp2)(acc[3][r] * (-2 * LOG2E));
-        VEC old = first ? (VEC){0} : AT(cell[r] + unit);
-        VEC both = in * (1.0f + e);
-        VEC inverse = 1.0f / (both * forget);
-        VEC c = (old * both + (1.0f - e) * forget) * inverse;
-        VEC ec = NAME(exp2)(c * (-2 * LOG2E));
-        VEC inverse_out = 1.0f / (out * (1.0f + ec));
-        AT(cell[r] + unit) = c;
-        AT(state[r] + unit) = (1.0f - ec) * inverse_out;
+        NAME(Step) y = NAME(cell_step)(keep, NAME(exp2)(acc[0][r] * -LOG2E), NAME(exp2)(acc[1][r] * -LOG2E),
+                                       NAME(exp2)(acc[2][r] * -LOG2E), NAME(exp2)(acc[3][r] * (-2 * LOG2E)),
+                                       first ? (VEC){0} : AT(cell[r] + unit));
+        AT(cell[r] + unit) = y.cell;
+        AT(state[r] + unit) = y.state;
         if (keep) {
-            AT(gates[r] + unit) = (1.0f + e) * forget * inverse;
-            AT(gates[r] + s->stride + unit) = both * inverse;
-            AT(gates[r] + 2 * s->stride + unit) = (1.0f + ec) * inverse_out;
-            AT(gates[r] + 3 * s->stride + unit) = (1.0f - e) * in * forget * inverse;
-            AT(tanh_cell[r] + unit) = (1.0f - ec) * out * inverse_out;
+            AT(gates[r] + unit) = y.in;
+            AT(gates[r] + main + unit) = y.forget;
+            AT(gates[r] + 2 * main + unit) = y.out;
+            AT(gates[r] + 3 * main + unit) = y.candidate;
+            AT(tanh_cell[r] + unit) = y.tanh_cell;
+        }
+    }
+}
+
+/* The same for the units that fill no vector: product and 2^x on their gates packed, the rest on lanes of which only
+ * the first `rest` mean something. What the others hold stays finite and is never read. */
+INLINE void NAME(step_rest)(const Shape *s, const int first, const int keep, const float *panel, const float *scales,
+                            const float *const *input, const float *const *before, float *const *cell,
+                            float *const *state, float *const *gates, float *const *tanh_cell) {
+    const ptrdiff_t main = MAIN(s), rest = REST(s);
+    float packed[TILE_ROWS][5 * VL]; /* e^-x of the gates, and room to read past them */
+    for (int j = 0; j < s->gates - 4 * main; j += VL, panel += first ? 0 : s->hidden * VL) {
+        VEC acc[TILE_ROWS];
+        for (int r = 0; r < TILE_ROWS; r++) acc[r] = CAT(input[r] + 4 * main + j);
+        if (!first)
+            for (int k = 0, hidden = s->hidden; k < hidden; k++)
+                for (int r = 0; r < TILE_ROWS; r++) acc[r] += before[r][k] * CAT(panel + k * VL);
+        for (int r = 0; r < TILE_ROWS; r++) {
+            AT(packed[r] + j) = NAME(exp2)(acc[r] * CAT(scales + j));
+            AT(packed[r] + j + VL) = NAME(splat)(1.0f);
+        }
+    }
+    for (int r = 0; r < TILE_ROWS; r++) {
+        const float *e = packed[r];
+        NAME(Step) y = NAME(cell_step)(keep, CAT(e), CAT(e + rest), CAT(e + 2 * rest), CAT(e + 3 * rest),
+                                       first ? (VEC){0} : AT(cell[r] + main));
+        AT(cell[r] + main) = y.cell;
+        AT(state[r] + main) = y.state;
+        if (keep) {
+            AT(tanh_cell[r] + main) = y.tanh_cell;
+            for (int i = 0; i < rest; i++) {
+                float *g = gates[r] + 4 * main + i;
+                g[0] = y.in[i], g[rest] = y.forget[i], g[2 * rest] = y.out[i], g[3 * rest] = y.candidate[i];
+            }
         }
     }
 }
 
 /* Both directions over all sequences of a block. */
 INLINE void NAME(recur)(const Shape *s, const Inputs *in, Block *b, const int keep) {
-    const ptrdiff_t stride = s->stride, pos = 2 * stride;
+    const ptrdiff_t stride = s->stride, pos = 2 * stride, main = MAIN(s);
     for (int d = 0; d < 2; d++)
         for (int step = 0; step < b->steps; step++) {
             const float *input[BLOCK + TILE_ROWS], *before[BLOCK + TILE_ROWS];
@@ -197,13 +268,13 @@ INLINE void NAME(recur)(const Shape *s, const Inputs *in, Block *b, const int ke
                 if (step >= b->length[r]) continue;
                 int t = d ? b->length[r] - 1 - step : step;
                 ptrdiff_t p = (ptrdiff_t)r * b->steps + t;
-                input[rows] = in->rows + ((size_t)in->ids[b->start[r] + t] * 2 + d) * 4 * stride;
+                input[rows] = in->rows + ((size_t)in->ids[b->start[r] + t] * 2 + d) * s->gates;
                 state[rows] = b->states + p * pos + d * stride;
                 before[rows] = step ? state[rows] + (d ? pos : -pos) : b->sink;
                 cell[rows] = b->cells + r * stride;
                 if (keep) {
                     ptrdiff_t q = (ptrdiff_t)d * BLOCK * b->steps + p;
-                    gates[rows] = b->gates + q * 4 * stride;
+                    gates[rows] = b->gates + q * s->gates;
                     tanh_cell[rows] = b->tanh_cell + q * stride;
                     if (step) {
                         memcpy(b->cell_before + q * stride, cell[rows], stride * 4);
@@ -218,13 +289,16 @@ INLINE void NAME(recur)(const Shape *s, const Inputs *in, Block *b, const int ke
             for (; rows % TILE_ROWS; rows++) {
                 input[rows] = before[rows] = cell[rows] = state[rows] = gates[rows] = tanh_cell[rows] = b->sink;
             }
-            const float *panel = b->panels + (ptrdiff_t)d * s->hidden * 4 * stride;
-            for (int unit = 0; unit < stride; unit += VL, panel += s->hidden * 4 * VL)
+            const float *panel = b->panels + (ptrdiff_t)d * s->hidden * s->gates;
+#define AT_ROW input + r, before + r, cell + r, state + r, gates + r, tanh_cell + r
+            for (int unit = 0; unit < main; unit += VL, panel += s->hidden * 4 * VL)
                 for (int r = 0; r < rows; r += TILE_ROWS)
-                    if (step)
-                        NAME(step)(s, 0, keep, panel, unit, input + r, before + r, cell + r, state + r, gates + r, tanh_cell + r);
-                    else
-                        NAME(step)(s, 1, keep, panel, unit, input + r, before + r, cell + r, state + r, gates + r, tanh_cell + r);
+                    if (step) NAME(step)(s, 0, keep, panel, unit, AT_ROW);
+                    else NAME(step)(s, 1, keep, panel, unit, AT_ROW);
+            for (int r = 0; REST(s) && r < rows; r += TILE_ROWS)
+                if (step) NAME(step_rest)(s, 0, keep, panel, b->scales, AT_ROW);
+                else NAME(step_rest)(s, 1, keep, panel, b->scales, AT_ROW);
+#undef AT_ROW
         }
 }
 
@@ -304,9 +378,10 @@ static void NAME(carve)(const Shape *s, NAME(Arena) *a, Block *b, int steps, int
     b->cells = NAME(take)(a, (BLOCK + 1) * stride);
     b->sink = NAME(take)(a, 4 * stride);
     b->energies = NAME(take)(a, p);
-    b->panels = NAME(take)(a, 2 * (size_t)s->hidden * 4 * stride);
+    b->panels = NAME(take)(a, 2 * (size_t)s->hidden * s->gates);
+    b->scales = NAME(take)(a, 4 * VL);
     if (keep) {
-        b->gates = NAME(take)(a, 2 * p * 4 * stride);
+        b->gates = NAME(take)(a, 2 * p * s->gates + VL); /* some lanes are read past their end */
         b->tanh_cell = NAME(take)(a, 2 * p * stride);
         b->cell_before = NAME(take)(a, 2 * p * stride);
         b->state_before = NAME(take)(a, 2 * p * stride);
@@ -337,7 +412,7 @@ static int NAME(forward)(const Shape *s, const Inputs *in, float *pooled, float 
     arena.used = 0;
     NAME(carve)(s, &arena, &b, steps, 0);
     memset(b.sink, 0, 4 * (size_t)s->stride * 4);
-    NAME(pack)(s, in->recurrent, b.panels);
+    NAME(pack)(s, in->recurrent, b.panels, b.scales);
     for (int first = 0; first < s->sequences; first += BLOCK) {
         NAME(enter)(in, &b, s, first);
         NAME(recur)(s, in, &b, 0);
@@ -403,12 +478,13 @@ static void NAME(recur_backward)(const Shape *s, const Inputs *in, Block *b, int
                                  const float *grad_states, float *grad_state, float *grad_cell, float *scratch,
                                  const Gradients *out) {
     const ptrdiff_t stride = s->stride, pos = 2 * stride, whole = (ptrdiff_t)BLOCK * b->steps;
+    const ptrdiff_t width = s->gates, main = MAIN(s), rest = REST(s);
     memset(grad_state, 0, BLOCK * stride * 4);
     memset(grad_cell, 0, BLOCK * stride * 4);
     for (int r = 0; r < b->rows; r++) /* past the end nothing flows */
         for (int t = b->length[r]; t < b->steps; t++) {
             ptrdiff_t q = d * whole + (ptrdiff_t)r * b->steps + t;
-            memset(b->gates + q * 4 * stride, 0, 4 * stride * 4);
+            memset(b->gates + q * width, 0, width * 4);
             memset(b->state_before + q * stride, 0, stride * 4);
         }
     for (int step = b->steps - 1; step >= 0; step--) {
@@ -417,35 +493,45 @@ static void NAME(recur_backward)(const Shape *s, const Inputs *in, Block *b, int
             if (step >= b->length[r]) continue;
             int t = d ? b->length[r] - 1 - step : step;
             ptrdiff_t p = (ptrdiff_t)r * b->steps + t, q = d * whole + p;
-            float *g = b->gates + q * 4 * stride, *dst = scratch + (ptrdiff_t)rows * 4 * stride;
-            float *row = out->rows + ((size_t)in->ids[b->start[r] + t] * 2 + d) * 4 * stride;
-            for (int u = 0; u < stride; u += VL) {
-                VEC i = AT(g + u), f = AT(g + stride + u), o = AT(g + 2 * stride + u), c = AT(g + 3 * stride + u);
+            float *g = b->gates + q * width, *dst = scratch + rows * width;
+            float *row = out->rows + ((size_t)in->ids[b->start[r] + t] * 2 + d) * width;
+            for (int u = 0; u < s->hidden; u += VL) {
+                const int whole_vector = u < main;
+                const ptrdiff_t gap = whole_vector ? main : rest, at = whole_vector ? u : 4 * main;
+                VEC i = AT(g + at), f = AT(g + gap + at), o = AT(g + 2 * gap + at), c = AT(g + 3 * gap + at);
                 VEC th = AT(b->tanh_cell + q * stride + u);
                 VEC dh = CAT(grad_states + p * pos + d * stride + u) + AT(grad_state + r * stride + u);
                 VEC dc = AT(grad_cell + r * stride + u) + dh * o * (1.0f - th * th);
                 VEC di = dc * c * i * (1.0f - i), df = dc * AT(b->cell_before + q * stride + u) * f * (1.0f - f);
                 VEC dout = dh * th * o * (1.0f - o), dg = dc * i * (1.0f - c * c);
                 AT(grad_cell + r * stride + u) = dc * f;
-                AT(g + u) = AT(dst + u) = di;
-                AT(g + stride + u) = AT(dst + stride + u) = df;
-                AT(g + 2 * stride + u) = AT(dst + 2 * stride + u) = dout;
-                AT(g + 3 * stride + u) = AT(dst + 3 * stride + u) = dg;
-                AT(row + u) += di;
-                AT(row + stride + u) += df;
-                AT(row + 2 * stride + u) += dout;
-                AT(row + 3 * stride + u) += dg;
+                if (whole_vector) {
+                    AT(g + at) = AT(dst + at) = di;
+                    AT(g + gap + at) = AT(dst + gap + at) = df;
+                    AT(g + 2 * gap + at) = AT(dst + 2 * gap + at) = dout;
+                    AT(g + 3 * gap + at) = AT(dst + 3 * gap + at) = dg;
+                    AT(row + at) += di;
+                    AT(row + gap + at) += df;
+                    AT(row + 2 * gap + at) += dout;
+                    AT(row + 3 * gap + at) += dg;
+                } else
+                    for (int j = 0; j < rest; j++) {
+                        const ptrdiff_t to = at + j;
+                        g[to] = dst[to] = di[j], row[to] += di[j];
+                        g[to + gap] = dst[to + gap] = df[j], row[to + gap] += df[j];
+                        g[to + 2 * gap] = dst[to + 2 * gap] = dout[j], row[to + 2 * gap] += dout[j];
+                        g[to + 3 * gap] = dst[to + 3 * gap] = dg[j], row[to + 3 * gap] += dg[j];
+                    }
             }
             live[rows++] = r;
         }
         if (!step) break;
-        float *back = scratch + (ptrdiff_t)BLOCK * 4 * stride;
-        NAME(product)(rows, stride, 4 * stride, scratch, 4 * stride, transposed, stride, back, stride);
+        float *back = scratch + BLOCK * width;
+        NAME(product)(rows, stride, width, scratch, width, transposed, stride, back, stride);
         for (int r = 0; r < rows; r++) memcpy(grad_state + live[r] * stride, back + r * stride, stride * 4);
     }
-    NAME(add_outer)(s->hidden, 4 * stride, b->rows * b->steps, b->state_before + d * whole * stride, stride,
-                    b->gates + d * whole * 4 * stride, 4 * stride,
-                    out->recurrent + (ptrdiff_t)d * s->hidden * 4 * stride, 4 * stride);
+    NAME(add_outer)(s->hidden, width, b->rows * b->steps, b->state_before + d * whole * stride, stride,
+                    b->gates + d * whole * width, width, out->recurrent + d * s->hidden * width, width);
 }
 
 static int NAME(backward)(const Shape *s, const Inputs *in, const float *grad_pooled, const Gradients *out) {
@@ -453,7 +539,7 @@ static int NAME(backward)(const Shape *s, const Inputs *in, const float *grad_po
     float *hidden = NULL, *grad_states = NULL, *grad_state = NULL, *grad_cell = NULL, *scratch = NULL;
     float *d_energy = NULL, *att_transposed = NULL, *rec_transposed = NULL;
     NAME(Arena) arena = {NULL, 0};
-    const size_t stride = s->stride, positions = (size_t)BLOCK * NAME(longest)(s, in);
+    const size_t stride = s->stride, gates = s->gates, positions = (size_t)BLOCK * NAME(longest)(s, in);
     for (int pass = 0; pass < 2; pass++) {
         NAME(carve)(s, &arena, &b, (int)(positions / BLOCK), 1);
         hidden = NAME(take)(&arena, positions * s->width);
@@ -461,9 +547,9 @@ static int NAME(backward)(const Shape *s, const Inputs *in, const float *grad_po
         grad_states = NAME(take)(&arena, positions * 2 * stride);
         grad_state = NAME(take)(&arena, BLOCK * stride);
         grad_cell = NAME(take)(&arena, BLOCK * stride);
-        scratch = NAME(take)(&arena, BLOCK * 5 * stride);
+        scratch = NAME(take)(&arena, BLOCK * (gates + stride));
         att_transposed = NAME(take)(&arena, (size_t)s->width * 2 * stride);
-        rec_transposed = NAME(take)(&arena, 2 * 4 * stride * stride);
+        rec_transposed = NAME(take)(&arena, 2 * gates * stride);
         if (pass) break;
         arena.base = aligned_alloc(64, arena.used * 4);
         if (!arena.base) return 1;
@@ -471,15 +557,15 @@ static int NAME(backward)(const Shape *s, const Inputs *in, const float *grad_po
         memset(arena.base, 0, arena.used * 4);
         arena.used = 0;
     }
-    NAME(pack)(s, in->recurrent, b.panels);
+    NAME(pack)(s, in->recurrent, b.panels, b.scales);
     for (int j = 0; j < s->width; j++)
         for (int d = 0; d < 2; d++)
             for (int k = 0; k < s->hidden; k++)
                 att_transposed[j * 2 * stride + d * stride + k] = in->att_matrix[((size_t)d * s->hidden + k) * s->width + j];
     for (int d = 0; d < 2; d++)
-        for (size_t g = 0; g < 4 * stride; g++)
+        for (size_t g = 0; g < gates; g++)
             for (int k = 0; k < s->hidden; k++)
-                rec_transposed[(d * 4 * stride + g) * stride + k] = in->recurrent[((size_t)d * s->hidden + k) * 4 * stride + g];
+                rec_transposed[(d * gates + g) * stride + k] = in->recurrent[((size_t)d * s->hidden + k) * gates + g];
     for (int first = 0; first < s->sequences; first += BLOCK) {
         NAME(enter)(in, &b, s, first);
         const float *grad = grad_pooled + (ptrdiff_t)first * 2 * s->hidden;
@@ -487,7 +573,7 @@ static int NAME(backward)(const Shape *s, const Inputs *in, const float *grad_po
         NAME(attend)(s, in, &b, NULL, hidden);
         NAME(attend_backward)(s, in, &b, grad, hidden, d_energy, att_transposed, grad_states, out);
         for (int d = 0; d < 2; d++)
-            NAME(recur_backward)(s, in, &b, d, rec_transposed + d * 4 * stride * stride, grad_states, grad_state,
+            NAME(recur_backward)(s, in, &b, d, rec_transposed + d * gates * stride, grad_states, grad_state,
                                  grad_cell, scratch, out);
     }
     free(arena.base);
@@ -534,4 +620,6 @@ static int NAME(chars_forward)(int32_t types, int32_t letters, int32_t taps, int
 #undef TILE_ROWS
 #undef BLOCK
 #undef LOG2E
+#undef MAIN
+#undef REST
 #undef Block
