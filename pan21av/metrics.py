@@ -101,10 +101,15 @@ def _confidence_figures(truth: np.ndarray, values: np.ndarray, bins: int) -> dic
     return dict(zip(CALIBRATION_KEYS, figures, strict=True))
 
 
+def bin_of(probabilities: np.ndarray, bins: int = 10) -> np.ndarray:
+    """Which of the bins (k / bins, (k + 1) / bins]; 0 is in the first."""
+    return np.maximum(np.searchsorted(np.arange(bins + 1) / bins, probabilities, side="left") - 1, 0)
+
+
 def _gaps(outcomes: np.ndarray, probabilities: np.ndarray, bins: int) -> tuple[list[float], list[float]]:
     """In each bin (k / bins, (k + 1) / bins] that is in use: how far the mean outcome is from the mean probability, and
     the bin's share."""
-    index = np.maximum(np.searchsorted(np.arange(bins + 1) / bins, probabilities, side="left") - 1, 0)
+    index = bin_of(probabilities, bins)
     gaps, shares = [], []
     for b in np.unique(index):
         here = index == b

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .forensic import Curve
-from .metrics import auc
+from .metrics import auc, bin_of
 from .vote import NON_RESPONSE, SCORES, answered, says_same, vote
 
 SAME, DIFFERENT, GREY = "#0d6e76", "#b04814", "#8a867d"
@@ -256,7 +256,7 @@ def confidence_bins(truth: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, 
     """Mean confidence, accuracy and number of trials in each bin (k / 10, (k + 1) / 10] of confidence that has any;
     non-responses are decisions for two authors at 0.5."""
     confidence, correct = np.maximum(values, 1 - values), says_same(values) == truth
-    index = np.searchsorted(np.arange(BINS + 1) / BINS, confidence, side="left") - 1
+    index = bin_of(confidence, BINS)
     counts = np.bincount(index, minlength=BINS)
     used = counts > 0
     sums = [np.bincount(index, weights, BINS)[used] / counts[used] for weights in (confidence, correct.astype(float))]

@@ -14,7 +14,7 @@ import numpy as np
 
 from .errors import InputError
 from .forensic import log_lr
-from .metrics import interval, resamples_by_author
+from .metrics import bin_of, interval, resamples_by_author
 from .vote import Calibration, answered, says_same
 
 MIN_AUTHORS, MIN_PAIRS = 20, 30  # that were answered; pairs of either kind
@@ -24,7 +24,6 @@ STRENGTHS = (float("inf"), 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 MIN_SCALE, MAX_SCALE = 0.05, 20.0  # the order of answers is kept
 SAMPLES = 1000
 MIN_SURELY = 0.95  # of the samples must say that it helps
-ECE_BINS = 10  # as in metrics.calibration
 STEPS = 50  # of Newton's method, which needs about five
 
 
@@ -49,7 +48,7 @@ class Recalibration:
     same: int
     authors: int
     non_responses: int
-    before: dict[str, Figure]  # "cllr", "ece"
+    before: dict[str, Figure]  # "cllr", "ece" of the answered
     after: dict[str, Figure]
     surely: float  # share of samples in which Cllr is lower after than before
 
@@ -154,7 +153,7 @@ def _figures(truth: np.ndarray, values: np.ndarray, samples: Sequence[np.ndarray
     # answered: what is summed does not change from sample to sample.
     there, confidence = answered(values), np.maximum(values, 1 - values)
     gap = np.where(there, (says_same(values) == truth) - confidence, 0)
-    place = np.minimum((confidence * ECE_BINS).astype(int), ECE_BINS - 1)
+    place = bin_of(confidence)
 
     def ece(rows: np.ndarray | slice) -> float:
         return float(np.abs(np.bincount(place[rows], gap[rows])).sum() / max(1, int(there[rows].sum())))

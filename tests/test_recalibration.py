@@ -53,7 +53,7 @@ def test_figures_are_those_of_the_other_modules():
     values[::7] = 0.5
     found = recalibrate(truth, values, authors)
     assert found.before["cllr"].value == pytest.approx(forensic_metrics(truth, values)["cllr"], abs=1e-12)
-    assert found.before["ece"].value == pytest.approx(calibration(truth, values)["ece"], abs=1e-12)
+    assert found.before["ece"].value == pytest.approx(calibration(truth, values)["ece_answered"], abs=1e-12)
     judged = out_of_fold(truth, values, author_folds(authors), found.strength)
     assert found.after["cllr"].value == pytest.approx(forensic_metrics(truth, judged)["cllr"], abs=1e-12)
     assert (judged[::7] == 0.5).all()

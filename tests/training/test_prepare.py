@@ -271,7 +271,6 @@ def test_prepared_once(corpus, in_place, tmp_path):
         ("data", {"train_share": 0.5}),
         ("data", {"min_tokens": 120}),
         ("data", {"tokeniser": "spaces"}),
-        ("data", {"drawing": "published"}),
         ("model", {"chars_per_token": 9}),
         ("model", {"ngram_dim": 0}),  # then there is no pool
         ("ngrams", {"anchors": 5}),

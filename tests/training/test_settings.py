@@ -226,16 +226,6 @@ def test_the_papers_training():
     assert (o2d2.clip, o2d2.dropout, o2d2.eps_min, o2d2.eps_max) == (5, 0.25, 0.05, 0.15)
 
 
-def test_stored_settings_that_lack_the_new_names_mean_what_was_done():
-    compact = PRESETS["compact"].to_dict()
-    for name in ("clip_per", "init"):
-        del compact["pairs"][name]
-    for name in ("lr_fall_epochs", "clip"):
-        del compact["abstention"][name]
-    del compact["dropout"]["per"]
-    assert Settings.from_dict(compact) == PRESETS["compact"]
-
-
 @pytest.mark.parametrize("name", ["dropout.per", "pairs.clip_per", "pairs.init"])
 def test_words_that_are_unknown(name):
     with pytest.raises(InputError, match=rf"{name} must be \w+ or \w+, not 'other'"):
