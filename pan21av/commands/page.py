@@ -101,8 +101,9 @@ def _topic(verdict: Verdict, masked: Masked | None) -> str:
     return (
         '<h2>Topic</h2><p class="soft">The probability of one author again, with every word that is not among the '
         f"commonest ({masked.share:.0%} of the tokens) exchanged for a random one of the same kind. What is left is "
-        "function words, punctuation and how sentences are built: less evidence, so expect a milder answer. One that "
-        f'turns round rested on what the texts are about.</p><div class="cards">{cards}</div>'
+        "function words, punctuation and how sentences are built: less evidence, and random words make any two texts "
+        "a little more alike. An answer for one author that turns round rested on what the texts are about.</p>"
+        f'<div class="cards">{cards}</div>'
     )
 
 

@@ -10,6 +10,7 @@ from html import unescape
 import pytest
 from support import HANGS, TINY, prose, write_random_ensemble
 
+from pan21av.commands.attribute import attribute
 from pan21av.commands.explain import explain
 
 HOSTILE = """He said "it's <script>alert(1)</script> & 'that' <img src=x onerror=alert(2)> </div>".
@@ -66,10 +67,24 @@ def page(tmp_path_factory):
     return folder / "page.html"
 
 
-def in_browser(tmp_path, page, width):
+MATRIX = """<!doctype html><body style="margin:0">
+<iframe id=f src="%s" width=%d height=900 style="border:0"></iframe><script>
+document.getElementById("f").onload = () => {
+  const w = document.getElementById("f").contentWindow, d = w.document, report = {};
+  report.overflow = d.documentElement.scrollWidth - w.innerWidth;
+  report.requests = w.performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith("data:"));
+  report.scripts = d.querySelectorAll("script, b.anna").length;
+  const lines = e => { const r = d.createRange(); r.selectNodeContents(e); return r.getClientRects().length; };
+  report.broken = [...d.querySelectorAll(".ranked td:nth-child(2)")].filter(e => lines(e) > 1).length;
+  report.cells = d.querySelectorAll(".matrix tbody td").length;
+  document.title = "done"; document.body.textContent = JSON.stringify(report);
+};</script>"""
+
+
+def in_browser(tmp_path, page, width, script=HARNESS):
     """What the harness found, and what the page wrote to the console."""
     harness = tmp_path / "harness.html"
-    harness.write_text(HARNESS % (page.as_uri(), width))
+    harness.write_text(script % (page.as_uri(), width))
     done = subprocess.run(
         [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-web-security",
@@ -104,6 +119,22 @@ def test_in_a_browser(page, tmp_path, width):
     assert report["focusable"] == 3  # slider and both texts
     assert re.fullmatch(r"[\d.]+ times an even share of the attention", report["title"])
     assert report["slope"] == "normal"  # words stand in <i>, which is short, but not in italics
+
+
+@needs_chromium
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [375, 1440])
+def test_a_matrix_in_a_browser(tmp_path, width):
+    """Twelve people: the tables scroll, the page does not, and no number is broken in two."""
+    people = {f"somebody with a long name {n}": [prose(n), prose(20 + n)] for n in range(11)}
+    people["<b class=anna>anna</b>"] = [prose(50)]
+    questioned = {"a_text_with_a_long_name.txt": prose(60), "b.txt": prose(61)}
+    ensemble = write_random_ensemble(tmp_path / "tiny", distances=DISTANCES)
+    attribute(questioned, people, output=tmp_path / "page.html", models=ensemble)
+    report, console = in_browser(tmp_path, tmp_path / "page.html", width, MATRIX)
+    assert console == []
+    assert report == {"overflow": report["overflow"], "requests": [], "scripts": 0, "broken": 0, "cells": 2 * 13}
+    assert report["overflow"] <= 0
 
 
 def test_two_long_texts(tmp_path, process):
