@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from pan21av.commands.explain import explain
-from pan21av.network.checkpoint import find_ensemble
+from pan21av.network.checkpoint import find_ensemble, read_manifest
 from pan21av.plots import draw
-from pan21av.vote import SCORES, vote
+from pan21av.vote import SCORES, PlattScaling, vote
 
 HERE = Path(__file__).parent
 FLAGS = [
@@ -32,8 +32,9 @@ def validation() -> None:
     stored = np.load(ensemble / "validation_scores.npz")
     scores = {name: stored[name].astype(np.float64) for name in SCORES}  # (M, P) each
     details = np.stack([scores[name].T for name in SCORES], 1)  # (P, 4, M), as `predict --details` writes them
+    scaling = PlattScaling.from_dict(read_manifest(ensemble)["calibration"])
     with tempfile.TemporaryDirectory() as folder:
-        draw(Path(folder), same, vote(scores["ual"], scores["o2d2"]).answers, None, details)
+        draw(Path(folder), same, vote(scores["ual"], scores["o2d2"], scaling).answers, None, details)
         for name in ("reliability.png", "coverage.png"):
             shutil.copy(Path(folder) / name, HERE / name)
 

@@ -15,7 +15,7 @@ import numpy as np
 from .errors import InputError
 from .forensic import log_lr
 from .metrics import bin_of, interval, resamples_by_author
-from .vote import Calibration, answered, says_same
+from .vote import PlattScaling, answered, says_same
 
 MIN_AUTHORS, MIN_PAIRS = 20, 30  # that were answered; pairs of either kind
 FOLDS = 10
@@ -42,7 +42,7 @@ class Recalibration:
     """What was fitted on all pairs, and what it is worth: `after` has each pair judged by a fit that saw none of the
     folds of its authors. The strength is chosen by that very figure, among ten that differ little."""
 
-    calibration: Calibration
+    calibration: PlattScaling
     strength: float
     pairs: int
     same: int
@@ -95,12 +95,12 @@ def recalibrate(truth: np.ndarray, values: np.ndarray, authors: np.ndarray, *, s
     )
 
 
-def fit(truth: np.ndarray, values: np.ndarray, strength: float) -> Calibration:
+def fit(truth: np.ndarray, values: np.ndarray, strength: float) -> PlattScaling:
     """The least Cllr, with a penalty for every step away from shift 0 and scale 1: ridge logistic regression, by
     Newton's method."""
     there = answered(values)
     if strength == float("inf") or not there.any():
-        return Calibration()
+        return PlattScaling()
     weight = np.where(truth, 1 / max(1, int(truth.sum())), 1 / max(1, int((~truth).sum())))[there] / 2
     x = np.stack([np.ones(int(there.sum())), log_lr(values[there])], 1)  # (pairs, 2)
     same, start = truth[there], np.array([0.0, 1.0])
@@ -120,7 +120,7 @@ def fit(truth: np.ndarray, values: np.ndarray, strength: float) -> Calibration:
         theta, cost = theta - step, min(new, cost)
         if np.abs(step).max() < 1e-9:
             break
-    return Calibration(float(theta[0]), float(np.clip(theta[1], MIN_SCALE, MAX_SCALE)))
+    return PlattScaling(float(theta[0]), float(np.clip(theta[1], MIN_SCALE, MAX_SCALE)))
 
 
 def author_folds(authors: np.ndarray, seed: int = 0) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .vote import NON_RESPONSE, SCORES, Calibration, says_same, vote
+from .vote import NON_RESPONSE, SCORES, PlattScaling, says_same, vote
 
 # From which odds on evidence is called what: the scale that forensic institutes in Europe report by. Above the last
 # comes nothing: no ensemble of ours was validated on enough pairs to say more.
@@ -218,7 +218,7 @@ def verdicts(
     notes: Iterable[tuple[Note, ...]],
     familiar: np.ndarray | None = None,
     bounds: tuple[float, float] | None = None,
-    calibration: Calibration | None = None,
+    calibration: PlattScaling | None = None,
 ) -> Iterator[Verdict]:
     """Scores (4, M, P), distances (P) and notes of P pairs -> their verdicts; `familiar` (M, P): how probable it is
     that a member knows the kind of text; `bounds` of likelihood ratios; `calibration` of answers."""

@@ -29,22 +29,27 @@ def says_same(values: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """What becomes of the logits of answers: scale x logit + shift. Fitted on labelled pairs of somebody's own."""
+class PlattScaling:
+    """What becomes of the logits of answers: scale x logit + shift. Training finds the scale that the mean of its
+    members lacks; labelled pairs of somebody's own give both."""
 
     shift: float = 0.0
     scale: float = 1.0
 
     @classmethod
-    def from_dict(cls, entry: Mapping[str, Any]) -> Calibration:
+    def from_dict(cls, entry: Mapping[str, Any]) -> PlattScaling:
         shift, scale = float(entry["shift"]), float(entry["scale"])
         if not (np.isfinite(shift) and np.isfinite(scale) and scale > 0):
             raise ValueError(f"its calibration has a shift of {shift} and a scale of {scale}")
         return cls(shift, scale)
 
+    def after(self, first: PlattScaling) -> PlattScaling:
+        """Both in one: `first`, then this."""
+        return PlattScaling(self.shift + self.scale * first.shift, self.scale * first.scale)
+
     def apply(self, answers: np.ndarray) -> np.ndarray:
         """Answers (P) anew; a non-response stays one, and what moves nothing leaves every bit as it is."""
-        if self == Calibration():
+        if self == PlattScaling():
             return answers
         with np.errstate(divide="ignore", over="ignore"):
             logits = np.log(answers) - np.log1p(-answers)
@@ -62,7 +67,7 @@ class Votes:
     different: np.ndarray  # (P)
 
 
-def vote(p_same: np.ndarray, p_undecidable: np.ndarray, calibration: Calibration | None = None) -> Votes:
+def vote(p_same: np.ndarray, p_undecidable: np.ndarray, calibration: PlattScaling | None = None) -> Votes:
     """p_UAL and p_O2D2, both (M, P): a non-response if more than half of the members abstain, else the mean of the
     others, recalibrated. A member whose numbers are not finite abstains. M is odd; one member alone makes an ensemble
     too."""

@@ -8,7 +8,7 @@ from pan21av.errors import InputError
 from pan21av.forensic import forensic_metrics, log_lr
 from pan21av.metrics import calibration
 from pan21av.recalibration import FOLDS, STRENGTHS, author_folds, fit, out_of_fold, recalibrate
-from pan21av.vote import Calibration
+from pan21av.vote import PlattScaling
 
 
 def population(pairs=300, authors=120, scale=1.0, shift=0.0, seed=0):
@@ -107,11 +107,18 @@ def test_too_few(pairs, authors, silent, message):
 
 
 def test_how_answers_are_moved():
-    moved = Calibration(shift=1, scale=2).apply(np.array([0.5, 0.5 + 1e-9, 0.0, 1.0, 0.8]))
+    moved = PlattScaling(shift=1, scale=2).apply(np.array([0.5, 0.5 + 1e-9, 0.0, 1.0, 0.8]))
     sigmoid = 1 / (1 + np.exp(-(2 * np.log(4) + 1)))
     np.testing.assert_allclose(moved, [0.5, 1 / (1 + np.exp(-1)), 0, 1, sigmoid], rtol=1e-7)
     values = np.random.default_rng(0).random(50)
-    np.testing.assert_array_equal(Calibration().apply(values), values)
+    np.testing.assert_array_equal(PlattScaling().apply(values), values)
     for entry in ({"shift": float("nan"), "scale": 1}, {"shift": 0, "scale": 0}, {"shift": 0, "scale": -1}):
         with pytest.raises(ValueError, match="its calibration has a shift of"):
-            Calibration.from_dict(entry)
+            PlattScaling.from_dict(entry)
+
+
+def test_two_one_after_the_other():
+    first, then = PlattScaling(0.3, 1.5), PlattScaling(-0.2, 0.7)
+    values = np.array([0.01, 0.2, 0.5, 0.6, 0.99])
+    np.testing.assert_allclose(then.after(first).apply(values), then.apply(first.apply(values)), rtol=1e-12)
+    assert then.after(PlattScaling()) == then

@@ -18,6 +18,7 @@ from ..network.checkpoint import derive_ensemble, find_ensemble, read_manifest
 from ..recalibration import Recalibration, recalibrate
 from ..runtime.progress import Progress
 from ..verifier import Verifier
+from ..vote import PlattScaling
 from .info import CARD
 
 SHOWN = 3  # ids named in an error
@@ -40,7 +41,8 @@ def calibrate(
     folder, base = output_folder(output), find_ensemble(models)
     if folder.exists():
         raise InputError(f"{folder} exists already: name another folder for the calibrated ensemble")
-    if read_manifest(base).get("calibration"):
+    shipped = read_manifest(base).get("calibration") or asdict(PlattScaling())
+    if "from" in shipped:
         raise InputError(f"{base} was calibrated before: start from the ensemble that it was made of")
     labels = _labels(find_file(Path(truth), "truth.jsonl"))
     ids, values = _answers(input, labels, Verifier.load(base, device=device, threads=threads))
@@ -49,7 +51,8 @@ def calibrate(
     if not found.verdict:
         card = base / CARD
         extra = {CARD: card.read_bytes() + _section(found, base).encode()} if card.is_file() else {}
-        derive_ensemble(base, folder, {"calibration": _entry(found, base)}, extra)
+        entry = _entry(found, base) | asdict(found.calibration.after(PlattScaling.from_dict(shipped)))
+        derive_ensemble(base, folder, {"calibration": entry}, extra)
     return found
 
 
@@ -85,7 +88,6 @@ def _answers(source: str, labels: dict[str, Truth], verifier: Verifier) -> tuple
 def _entry(found: Recalibration, base: Path) -> dict[str, Any]:
     """What ensemble.json says of it."""
     return {
-        **asdict(found.calibration),
         "strength": found.strength,
         "pairs": found.pairs,
         "authors": found.authors,

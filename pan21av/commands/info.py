@@ -54,8 +54,8 @@ def format_info(facts: dict[str, Any]) -> str:
             f"validation  AUC {figures['auc']:.3f}, overall {figures['overall']:.3f}, calibration error "
             f"{100 * figures['ece']:.1f} %, non-responses {100 * figures['non_responses']:.1f} %"
         )
-    if facts["calibration"]:
-        fitted = facts["calibration"]
+    fitted = facts["calibration"]
+    if fitted and "from" in fitted:  # on somebody's own pairs, after training
         lines.append(
             f"calibrated  logits x {fitted['scale']:.3f} {fitted['shift']:+.3f}, on {fitted['pairs']:,} pairs by "
             f"{fitted['authors']:,} authors: Cllr {fitted['before']['cllr']:.3f} -> {fitted['after']['cllr']:.3f}"

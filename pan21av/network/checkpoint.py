@@ -29,7 +29,7 @@ from ..data.tokeniser import Tokeniser, find_tokeniser
 from ..data.vocabulary import Vocabulary
 from ..errors import EnvironmentFault
 from ..files import reading, replace_folder, writing
-from ..vote import SCORES, Calibration, check_odd
+from ..vote import SCORES, PlattScaling, check_odd
 from .network import Network
 
 FORMAT = 3
@@ -50,7 +50,7 @@ class Ensemble:
     limits: Limits | None  # what texts must keep to; None: nothing is turned away
     path: Path
     info: dict[str, Any]  # ensemble.json
-    calibration: Calibration | None = None  # of the answers, on somebody's own pairs
+    calibration: PlattScaling | None = None  # of the answers, by training or on somebody's own pairs
 
     @property
     def name(self) -> str:
@@ -111,7 +111,7 @@ def load_ensemble(folder: Path, device: torch.device | None = None) -> Ensemble:
     try:
         tokeniser = find_tokeniser(info["tokeniser"])
         limits = Limits.from_dict(info["limits"]) if info.get("limits") else None
-        calibration = Calibration.from_dict(info["calibration"]) if info.get("calibration") else None
+        calibration = PlattScaling.from_dict(info["calibration"]) if info.get("calibration") else None
         config = ModelConfig.from_dict(info["model"])
         entries = info["members"]
         if not isinstance(entries, list) or not 0 < len(entries) <= MAX_MEMBERS:

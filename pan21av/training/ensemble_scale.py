@@ -7,11 +7,13 @@ whose scores learnt from neither author.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 
 from ..network.network import Network
-from ..vote import MIN_UNDECIDABLE
+from ..vote import MIN_UNDECIDABLE, PlattScaling
 from .calibration import Calibration
 from .prepared import CALIBRATE, Prepared
 from .sampling import fixed_pairs
@@ -42,6 +44,15 @@ def out_of_fold(network: Network, calibration: Calibration) -> tuple[np.ndarray,
     learnt = np.isin(author[pairs], author[calibration.for_scores]).any(1)
     p_same, p_undecidable = (p[0].cpu().numpy() for p in (scores.ual, scores.o2d2))
     return np.where(learnt, np.nan, p_same), np.where(learnt, np.nan, p_undecidable)
+
+
+def learn_calibration(scores: Mapping[str, np.ndarray], prepared: Prepared) -> PlattScaling | None:
+    """Of the ensemble's answers, from what its members (M, P) say; None where their scores are stage one's own, which
+    know no calibration author, as in the paper: there nothing is added to its rule."""
+    if "fold_ual" not in scores or len(scores["fold_ual"]) == 1:
+        return None
+    truth = prepared.catalogue.same_author(calibration_pairs(prepared))
+    return PlattScaling(scale=fit_scale(scores["fold_ual"], scores["fold_o2d2"], truth))
 
 
 def fit_scale(p_same: np.ndarray, p_undecidable: np.ndarray, truth: np.ndarray) -> float:

@@ -9,7 +9,7 @@ import orjson
 
 from ..data.pan import COMBINATIONS, in_combination
 from ..metrics import all_metrics, auc, bootstrap_intervals, resamples_by_author
-from ..vote import vote
+from ..vote import PlattScaling, vote
 from .member import HISTORY, VALIDATION_SCORES, MemberTask
 from .prepared import Prepared
 from .stage1 import CONTRASTIVE, PAIRS
@@ -35,14 +35,16 @@ def known_sources(tasks: list[MemberTask], n_sources: int) -> np.ndarray:
     return knows
 
 
-def ensemble_report(scores: dict[str, np.ndarray], prepared: Prepared, knows: np.ndarray) -> dict[str, Any]:
+def ensemble_report(
+    scores: dict[str, np.ndarray], prepared: Prepared, knows: np.ndarray, calibration: PlattScaling | None = None
+) -> dict[str, Any]:
     """The rows of the paper's tables 4 and 5 on the validation pairs, figures on sources that members do not know
     (`knows` (M, sources) says which they do), and a histogram of distances."""
     scores = {name: values.astype(np.float64) for name, values in scores.items()}
     catalogue, pairs = prepared.catalogue, prepared.validation
     truth, kinds, source = catalogue.same_author(pairs), catalogue.kinds(pairs), catalogue.source[pairs[:, 0]]
     author = catalogue.author[pairs]
-    answers = vote(scores["ual"], scores["o2d2"]).answers
+    answers = vote(scores["ual"], scores["o2d2"], calibration).answers
 
     def row(values: np.ndarray, here: np.ndarray | slice = slice(None)) -> dict[str, Any]:
         return figures_of(truth[here], values[here], author[here])
@@ -50,17 +52,17 @@ def ensemble_report(scores: dict[str, np.ndarray], prepared: Prepared, knows: np
     lengths = sorted(int(name.partition("@")[2]) for name in scores if name.startswith("ual@"))
     by_length = {}
     for n in lengths:
-        by_length[f"cut to {n:,} characters"] = row(vote(scores[f"ual@{n}"], scores[f"o2d2@{n}"]).answers)
+        by_length[f"cut to {n:,} characters"] = row(vote(scores[f"ual@{n}"], scores[f"o2d2@{n}"], calibration).answers)
     sources = {name: source == number for number, name in enumerate(prepared.sources)}
     combinations = {name: in_combination(kinds, name) for name in COMBINATIONS}
     return {
-        "validation": figures(truth, scores),
+        "validation": figures(truth, scores, calibration),
         "validation_by_source": {
             name: row(answers, here) for name, here in sources.items() if here.any() and len(sources) > 1
         },
         "validation_by_kind": {name: row(answers, here) for name, here in combinations.items() if here.any()},
         "validation_by_length": by_length | {"whole texts": row(answers)},
-        "validation_of_sources": _over_sources(scores, truth, source, knows, prepared.sources),
+        "validation_of_sources": _over_sources(scores, truth, source, knows, prepared.sources, calibration),
         "validation_of_parts": {
             name.partition("_")[2]: auc(truth, -scores[name].mean(0)) for name in scores if name.startswith("distance_")
         },
@@ -69,8 +71,9 @@ def ensemble_report(scores: dict[str, np.ndarray], prepared: Prepared, knows: np
 
 
 def _over_sources(
-    scores: dict[str, np.ndarray], truth: np.ndarray, source: np.ndarray, knows: np.ndarray, names: list[str]
-) -> dict[str, Any]:
+    scores: dict[str, np.ndarray], truth: np.ndarray, source: np.ndarray, knows: np.ndarray, names: list[str],
+    calibration: PlattScaling | None,
+) -> dict[str, Any]:  # fmt: skip
     """Means over sources of the figures of each: by all members, by those that know it, by those that do not; the
     last also with a population. Sources of few pairs are left out."""
     large = [n for n in range(len(names)) if (source == n).sum() >= MIN_PAIRS]
@@ -90,7 +93,7 @@ def _over_sources(
                 members = members[: len(members) - 1 + len(members) % 2]  # an odd number, for the vote
                 if len(members):
                     p_same, p_undecidable = (scores[name + mark][members][:, here] for name in ("ual", "o2d2"))
-                    said = vote(p_same, p_undecidable).answers
+                    said = vote(p_same, p_undecidable, calibration).answers
                     bold = float((said[~truth[here]] > BOLD).mean())
                     rows.append({**all_metrics(truth[here], said), "bold": bold})
             if rows:
@@ -118,7 +121,9 @@ def histogram(truth: np.ndarray, distances: np.ndarray, bins: int = 40) -> dict[
     }
 
 
-def reliability_plot(scores: dict[str, np.ndarray], prepared: Prepared) -> bytes | None:
+def reliability_plot(
+    scores: dict[str, np.ndarray], prepared: Prepared, calibration: PlattScaling | None = None
+) -> bytes | None:
     """What the ensemble says of the validation pairs against what is true; None without matplotlib."""
     try:
         from matplotlib.figure import Figure
@@ -126,7 +131,7 @@ def reliability_plot(scores: dict[str, np.ndarray], prepared: Prepared) -> bytes
         from ..plots import reliability
     except ImportError:
         return None
-    answers = vote(scores["ual"].astype(np.float64), scores["o2d2"].astype(np.float64)).answers
+    answers = vote(scores["ual"].astype(np.float64), scores["o2d2"].astype(np.float64), calibration).answers
     figure = Figure(figsize=(5.2, 4.4), layout="constrained")
     reliability(figure.subplots(), prepared.catalogue.same_author(prepared.validation), answers)
     return png(figure)

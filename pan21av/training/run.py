@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from ..runtime.progress import clock
 from ..vote import check_odd
 from .calibration import balanced_pairs
 from .card import model_card
+from .ensemble_scale import learn_calibration
 from .limits import min_tokens
 from .member import (
     HISTORY,
@@ -196,7 +197,8 @@ def _assemble(
     tasks: list[MemberTask], prepared: Prepared, identity: dict[str, Any], output: Path, notes: str, seconds: float
 ) -> dict[str, Any]:
     results, scores = [task.result for task in tasks], member_scores(tasks)
-    report = ensemble_report(scores, prepared, known_sources(tasks, len(prepared.sources)))
+    calibration = learn_calibration(scores, prepared)
+    report = ensemble_report(scores, prepared, known_sources(tasks, len(prepared.sources)), calibration)
     provenance = {
         "version": __version__,
         **identity,
@@ -206,6 +208,8 @@ def _assemble(
     }
     limits = replace(prepared.limits, min_tokens=min_tokens(tasks[0].settings))
     info = {"limits": limits.to_dict(), "training": provenance, **report}
+    if calibration is not None:
+        info["calibration"] = asdict(calibration)
     # Which documents of the corpus (counted from 0, the short ones left out) the figures are about.
     pairs = {
         "pairs": prepared.validation.tolist(),
@@ -215,7 +219,8 @@ def _assemble(
     kinds = {"pairs": balanced.tolist(), "kinds": prepared.catalogue.kinds(balanced).tolist()}
     histories = [stage_one_record(task)["history"] for task in tasks]
     stored = Stored(
-        output.name, prepared.table, scores, np.array(pairs["same"]), np.array(kinds["kinds"]), histories
+        output.name, prepared.table, scores, np.array(pairs["same"]), np.array(kinds["kinds"]), histories,
+        calibration,
     )  # fmt: skip
     before = output / "training.png"  # of the ensemble that all of stage one was reused from
     extra = {
@@ -226,7 +231,7 @@ def _assemble(
         SCORES_FILE: npz(scores),
         **report_files(stored),
         "training.png": history_plot(tasks) or (before.read_bytes() if before.exists() else None),
-        "reliability.png": reliability_plot(scores, prepared),
+        "reliability.png": reliability_plot(scores, prepared, calibration),
     }
     save_ensemble(
         output,

@@ -15,7 +15,7 @@ from ..data.pan import COMBINATIONS, PAIR_KINDS, in_combination
 from ..errors import InputError
 from ..files import reading
 from ..metrics import CALIBRATION_KEYS, PAN_KEYS, all_metrics
-from ..vote import SCORES, vote
+from ..vote import SCORES, PlattScaling, vote
 
 CALIBRATION_UAL = "calibration_ual"  # among the scores: what UAL says of the balanced calibration pairs
 SCORES_FILE = "validation_scores.npz"  # what all members say, in the ensemble's folder
@@ -43,6 +43,7 @@ class Stored:
     same: np.ndarray  # (P) bool, of the validation pairs
     kinds: np.ndarray | None  # of the calibration pairs
     histories: Sequence[Sequence[dict[str, Any]]]  # stage one's epochs, of each member
+    calibration: PlattScaling | None = None  # of the ensemble's answers
 
     @classmethod
     def read(cls, folder: Path, info: Mapping[str, Any]) -> Stored:
@@ -62,17 +63,30 @@ class Stored:
                 same,
                 None if kinds is None else np.array(kinds["kinds"]),
                 histories or [],
+                PlattScaling.from_dict(info["calibration"]) if info.get("calibration") else None,
             )
 
 
-def figures(truth: np.ndarray, scores: Mapping[str, np.ndarray]) -> Table:
-    """Scores (M, P) -> {row: {metric: value}}; single members as mean, with their deviation beside."""
+def figures(truth: np.ndarray, scores: Mapping[str, np.ndarray], calibration: PlattScaling | None = None) -> Table:
+    """Scores (M, P) -> {row: {metric: value}}; single members as mean, with their deviation beside; all members
+    together with the calibration of their answers."""
     singles = {name: scores[name] for name in SCORES}
     singles["o2d2"] = np.stack([vote(*pair).answers for pair in zip(scores["ual"][:, None], scores["o2d2"][:, None])])
     rows = {name: over_members(truth, values) for name, values in singles.items()}
-    rows["ensemble"] = all_metrics(truth, scores["ual"].mean(0))
-    rows["ensemble_o2d2"] = all_metrics(truth, vote(scores["ual"], scores["o2d2"]).answers)
+    for name, values in ensemble_answers(scores["ual"], scores["o2d2"], calibration).items():
+        rows[name] = all_metrics(truth, values)
     return rows
+
+
+def ensemble_answers(
+    p_same: np.ndarray, p_undecidable: np.ndarray, calibration: PlattScaling | None
+) -> dict[str, np.ndarray]:
+    """What all members (M, P) say together, without O2D2 and with it: (P) each."""
+    mean = p_same.mean(0)
+    return {
+        "ensemble": mean if calibration is None else calibration.apply(mean),
+        "ensemble_o2d2": vote(p_same, p_undecidable, calibration).answers,
+    }
 
 
 def over_members(truth: np.ndarray, values: np.ndarray) -> dict[str, Any]:
@@ -99,7 +113,7 @@ def paper_tables(stored: Stored) -> dict[str, Table]:
     balanced: Table = {}
     if stored.kinds is not None and CALIBRATION_UAL in scores and len(stored.kinds):
         balanced = by_combination(stored.kinds, scores[CALIBRATION_UAL])
-    return {"1": stored.splits, "2 and 3": balanced, "4 and 5": figures(stored.same, scores)}
+    return {"1": stored.splits, "2 and 3": balanced, "4 and 5": figures(stored.same, scores, stored.calibration)}
 
 
 def _cell(row: Mapping[str, Any], key: str, percent: bool) -> str:
@@ -189,7 +203,7 @@ def report_files(stored: Stored) -> dict[str, bytes]:
         files[FIGURE_3] = png(figure)
     ual, o2d2 = (stored.scores[name].astype(np.float64) for name in ("ual", "o2d2"))
     figure = Figure(figsize=(8, 7), layout="constrained")
-    answers = {"ensemble": ual.mean(0), "ensemble + O2D2": vote(ual, o2d2).answers}
+    answers = {STEPS[name]: p for name, p in ensemble_answers(ual, o2d2, stored.calibration).items()}
     confidence_and_posteriors(figure, stored.same, answers)
     files[FIGURE_4] = png(figure)
     return files
