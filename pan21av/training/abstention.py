@@ -44,7 +44,7 @@ class Usual:
     def __init__(self, p_ual: Tensor, scant: Tensor) -> None:
         """Of pairs (P) of any length; scant is 0 for texts of usual length."""
         distance = (p_ual - NON_RESPONSE).abs()
-        self.weights = torch.linalg.lstsq(parabola(scant), distance[:, None]).solution[:, 0]
+        self.weights = torch.linalg.lstsq(parabola(scant).double(), distance[:, None].double()).solution[:, 0].float()
 
     def __call__(self, scant: Tensor) -> Tensor:
         whole = parabola(torch.zeros_like(scant)) @ self.weights
@@ -89,14 +89,18 @@ def _logit(detectors: O2D2, network: Network, pair: EmbeddingPair) -> Tensor:
 
 def _quantile(terms: Tensor, values: Tensor, level: float) -> Tensor:
     """Weights of `terms` (P, T) that leave the share `level` of `values` (P) below them, whatever the terms are:
-    quantile regression, by least squares that are weighed anew."""
+    quantile regression, by least squares that are weighed anew.
+
+    In double precision: the last bits, which depend on where in memory the numbers lie, are then rounded away.
+    """
+    terms, values = terms.double(), values.double()
     weights = torch.linalg.lstsq(terms, values[:, None]).solution[:, 0]
     for _ in range(50):
         rest = values - terms @ weights
         pull = torch.where(rest > 0, level, 1 - level) / rest.abs().clamp_min(1e-3)
         root = pull.sqrt()[:, None]
         weights = torch.linalg.lstsq(terms * root, values[:, None] * root).solution[:, 0]
-    return weights
+    return weights.float()
 
 
 @dataclass
