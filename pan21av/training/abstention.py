@@ -44,7 +44,9 @@ class Usual:
     def __init__(self, p_ual: Tensor, scant: Tensor) -> None:
         """Of pairs (P) of any length; scant is 0 for texts of usual length."""
         distance = (p_ual - NON_RESPONSE).abs()
-        self.weights = torch.linalg.lstsq(parabola(scant).double(), distance[:, None].double()).solution[:, 0].float()
+        terms, values = parabola(scant).double(), distance[:, None].double()
+        # By singular values: where all pairs are of one length, two of the three terms say nothing.
+        self.weights = torch.linalg.lstsq(terms, values, driver="gelsd").solution[:, 0].float()
 
     def __call__(self, scant: Tensor) -> Tensor:
         whole = parabola(torch.zeros_like(scant)) @ self.weights
