@@ -76,7 +76,7 @@ def test_killed_at_random_steps(corpus, tmp_path, per):
         except Killed:
             assert (tmp_path / "killed" / CHECKPOINT).exists()
             done, kills = done + at, kills + 1
-    assert kills >= 3
+    assert kills >= 2
     assert done + last == steps_in_all, "a step was done twice, or left out"
     for name, tensor in expected.items():
         assert torch.equal(found[name], tensor), name
@@ -90,8 +90,8 @@ def test_killed_in_stage_two(corpus, tmp_path, monkeypatch):
         name: MemberTask(2, 5, corpus.prepared.folder, tmp_path / name, settings, "cpu", (0, 1))
         for name in ("whole", "killed")
     }
-    train_member(tasks["whole"])
     monkeypatch.setattr(stage1, "DOCUMENTS_PER_BATCH", 16)  # so that there are several batches
+    train_member(tasks["whole"])
     embedded, real_write = [], stage1.write_tensors
 
     def write(path, content):
