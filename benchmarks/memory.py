@@ -88,9 +88,9 @@ def measure(pairs: int, models: str, folder: Path) -> dict[str, float]:
 PREPARE = """
 import sys
 from pathlib import Path
-from pan21av.training.prepare import prepare
-from pan21av.training.settings import load_settings
-if __name__ == "__main__":
+if __name__ == "__main__":  # worker processes load nothing of this, as with the command
+    from pan21av.training.prepare import prepare
+    from pan21av.training.settings import load_settings
     made = prepare([Path(sys.argv[1])], Path(sys.argv[2]), load_settings("paper"))
     size = sum(file.stat().st_size for file in Path(sys.argv[2]).iterdir())
     print(f"{len(made.split):,} documents, {len(made.tokens):,} tokens, {len(made.types):,} types, {size:,} bytes")

@@ -188,6 +188,8 @@ def _check_enough(catalogue: Catalogue, split: np.ndarray, fixed: dict[str, np.n
         _, documents = np.unique(catalogue.author, return_counts=True)
         found = ", ".join(f"{count} for {name}" for name, count in short.items())
         hint = "" if settings.data.split == "authors" else "; where topics are few, --split authors loses less"
+        if settings.data.drawing == "published":
+            hint += "; a small corpus has more pairs with data.drawing=balanced"
         raise InputError(
             f"too few authors with two or more documents of {settings.data.min_tokens} tokens: "
             f"{int((documents > 1).sum())} of {len(documents)} in all, which leaves {found}; each part needs "

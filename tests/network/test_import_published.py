@@ -2,13 +2,18 @@
 
 import os
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from support import SHARED, needs_shared
 
+from pan21av.commands.reading import readings
+from pan21av.data.published import normalise
+from pan21av.data.tokeniser import SPACES, find_tokeniser
 from pan21av.errors import InputError
 from pan21av.network.import_published import import_published, read_pickle
+from pan21av.verifier import Verifier
 
 
 class Bomb:
@@ -56,6 +61,26 @@ def test_other_files(tmp_path, command, content, message):
 def test_an_even_number_cannot_vote(tmp_path):
     with pytest.raises(InputError, match="odd number"):
         import_published([tmp_path / "one.pkl", tmp_path / "two.pkl"], tmp_path / "out")
+
+
+@needs_shared
+def test_the_authors_weights_read_raw_texts(tmp_path):
+    """As the program does: spaCy's rules after its replacements. The same tokens, given as such, get the same scores;
+    `explain` shows them."""
+    spacy = pytest.importorskip("spacy", reason="the extra `published` is not installed")
+    import_published([SHARED / "golden" / "small.weights.pkl"], tmp_path / "out")
+    raw = Verifier.load(tmp_path / "out", device="cpu", threads=1)
+    texts = ['"I don\'t know what he said,"she told the good Mr. Fox.', "Who was here?Nobody, I think; they were gone."]
+    cut = [[token.text for token in spacy.blank("en")(normalise(text)) if token.text.strip()] for text in texts]
+    ensemble = replace(raw.ensemble, tokeniser=find_tokeniser(SPACES))
+    spaced = Verifier(ensemble, raw.device, 1)
+    expected = spaced.verify(*(" ".join(tokens) for tokens in cut))
+    found = raw.verify(*texts)
+    for name in ("dml", "bfs", "ual", "o2d2"):
+        assert found.score(name) == pytest.approx(expected.score(name), abs=1e-6)
+    assert [reading.tokens for reading in readings(raw, texts)[0]] == cut
+    assert [["".join(p for p, n in reading.pieces if n == number) for number in range(len(tokens))]
+            for reading, tokens in zip(readings(raw, texts)[0], cut, strict=True)] == cut  # fmt: skip
 
 
 @needs_shared

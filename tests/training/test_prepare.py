@@ -271,6 +271,8 @@ def test_prepared_once(corpus, in_place, tmp_path):
         ("data", {"train_share": 0.5}),
         ("data", {"min_tokens": 120}),
         ("data", {"tokeniser": "spaces"}),
+        ("data", {"unique_texts": True}),
+        ("data", {"vector_spread": 0.5}),
         ("model", {"chars_per_token": 9}),
         ("model", {"ngram_dim": 0}),  # then there is no pool
         ("ngrams", {"anchors": 5}),
@@ -330,6 +332,9 @@ def test_corpora_that_are_refused(corpus, in_place, tmp_path):
     by_topics = settings.updated({"data": {"split": "topics"}})
     with pytest.raises(InputError, match="where topics are few, --split authors loses less"):
         prepare([few], tmp_path / "out", by_topics, workers=1)
+    # The published rule spends nine of ten turns on same-author pairs, which leaves hardly any others of so few.
+    with pytest.raises(InputError, match=r"a small corpus has more pairs with data\.drawing=balanced"):
+        prepare([corpus.file], tmp_path / "out", settings.updated({"data": {"drawing": "published"}}), workers=1)
     assert not (tmp_path / "out").exists()
 
 
