@@ -1,9 +1,10 @@
 """make bench: pan21av against the plain implementation, in one run on this machine.
 
 Every measurement is a process of its own, so that thread settings and peak memory are its own
-too. Variants take turns, and medians are reported.
+too. Variants take turns, and medians are reported: against the plain implementation, against the
+arithmetic at the speed of this machine's own matrix product, and against the last recorded run.
 
-    python benchmarks/bench.py [--quick] [--repeat 3] [--json benchmarks/results.json]
+    python benchmarks/bench.py [--quick] [--repeat 3] [--models default] [--json benchmarks/results.json]
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 MEMBERS = 21
 CHARACTERS = 21_000
+LENGTHS = (200, 1_000, 5_000, 21_000, 100_000)
+FLOP_PER_POSITION = 60_000  # 50 units: 40,000 of the recurrence, both directions, and 20,000 of the attention
 BACKENDS = {"kernel": "kernel", "torch": "reference"}  # our variants, and which of our implementations they are
 
 
@@ -77,6 +80,8 @@ def measure_predict(task: dict) -> dict:
     from pan21av.network.checkpoint import Ensemble
     from pan21av.verifier import Verifier
 
+    if task.get("models"):
+        return _measure_shipped(task)
     network, vocabulary = make_network(task["preset"], task["members"])
     texts = make_texts(2 * task["pairs"], task["characters"])
     if task["variant"] == "plain":
@@ -107,6 +112,72 @@ def measure_predict(task: dict) -> dict:
         tokens = encode_all(texts, limit=network.config.max_tokens)
     positions = sum(int(batch_of([one], vocabulary, network.config).windows.length.sum()) for one in tokens)
     return {"seconds": seconds, "positions": positions * task["members"], "checksum": checksum}
+
+
+def _measure_shipped(task: dict) -> dict:
+    """A trained ensemble as it is, without its guard: the texts here are no English."""
+    from dataclasses import replace
+
+    import torch
+
+    from pan21av.network.checkpoint import find_ensemble, load_ensemble
+    from pan21av.verifier import Verifier
+
+    ensemble = load_ensemble(find_ensemble(task["models"]), torch.device("cpu"))
+    verifier = Verifier(replace(ensemble, limits=None), torch.device("cpu"), task["threads"])
+    texts = make_texts(2 * task["pairs"], task["characters"])
+    verifier.verify("warm up", "the caches")
+    began = time.perf_counter()
+    checksum = sum(verdict.score("dml").mean() for verdict in verifier.predict(zip(texts[::2], texts[1::2])))
+    seconds = time.perf_counter() - began
+    windows = [int(_batch(verifier, [text]).windows.length.sum()) for text in texts]
+    return {"seconds": seconds, "positions": sum(windows) * verifier.network.n_members, "checksum": checksum}
+
+
+def _batch(verifier, texts: list[str]):
+    from pan21av.data.batch import batch_of
+    from pan21av.data.tokeniser import encode_all
+
+    return batch_of(encode_all(texts, **verifier._reading), verifier.ensemble.vocabulary, verifier.config)
+
+
+def measure_around(task: dict) -> dict:
+    """What is not the network, on one core: one of tokenising, the guard, batches with their n-grams."""
+    from pan21av.data.batch import batch_of
+    from pan21av.data.fitness import Shares
+    from pan21av.data.tokeniser import encode_all
+    from pan21av.verifier import Verifier
+
+    verifier = Verifier.load(task["models"], device="cpu", threads=1)
+    texts = make_texts(2 * task["pairs"], task["characters"])
+    vocabulary = verifier.ensemble.vocabulary
+    tokens = encode_all(texts, **verifier._reading)
+    steps = {
+        "tokenise": lambda: encode_all(texts, **verifier._reading),
+        "guard": lambda: [Shares.of(one, vocabulary) for one in tokens],
+        "batch and count": lambda: batch_of(tokens, vocabulary, verifier.config),
+    }
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        steps[task["variant"]]()
+        times.append(time.perf_counter() - began)
+    return {"seconds": statistics.median(times), "positions": sum(len(one.ids) for one in tokens), "checksum": 0.0}
+
+
+def measure_arithmetic(task: dict) -> dict:
+    """How long a matrix product takes that has as much arithmetic as a position: `positions` of them."""
+    import torch
+
+    torch.set_num_threads(1)
+    a, b = torch.randn(768, 768), torch.randn(768, 768)
+    times = []
+    for _ in range(20):
+        began = time.perf_counter()
+        torch.mm(a, b)
+        times.append(time.perf_counter() - began)
+    positions = 2 * 768**3 / FLOP_PER_POSITION
+    return {"seconds": min(times), "positions": positions, "checksum": 0.0}
 
 
 def _start_together(task: dict) -> None:
@@ -154,7 +225,10 @@ def measure_train(task: dict) -> dict:
 
 def worker() -> None:
     task = json.loads(sys.argv[2])
-    result = {"predict": measure_predict, "train": measure_train}[task["what"]](task)
+    measures = {
+        "predict": measure_predict, "train": measure_train, "around": measure_around, "arithmetic": measure_arithmetic,
+    }  # fmt: skip
+    result = measures[task["what"]](task)
     result["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps(result), flush=True)
 
@@ -244,10 +318,31 @@ def growth(cores: int, quick: bool, repeat: int) -> dict[str, dict[str, dict]]:
     series = {
         "pairs": {str(n): {**base, "pairs": n} for n in (pairs // 4, pairs // 2, pairs, 2 * pairs)},
         "members": {str(n): {**base, "members": n} for n in (1, 3, 7, 21)},
-        "characters": {str(n): {**base, "characters": n} for n in (2_000, 5_000, 10_000, 21_000)},
+        "characters": {str(n): {**base, "characters": n, "pairs": _pairs_of(n, pairs)} for n in LENGTHS},
         "cores": {str(n): {**base, "threads": n} for n in sorted({1, cores})},
     }
     return {name: medians(tasks, repeat) for name, tasks in series.items()}
+
+
+def _pairs_of(characters: int, pairs: int) -> int:
+    """Pairs of texts of some length that take about as long as so many of CHARACTERS."""
+    return max(2, min(400, pairs * CHARACTERS // characters))
+
+
+def shipped(models: str, cores: int, quick: bool, repeat: int) -> dict[str, dict[str, dict]]:
+    """The trained ensemble on 1 core and on all, at all lengths, and what is around its network."""
+    pairs = 4 if quick else 32
+    base = predict_task("kernel", "shipped", pairs, cores, models=models)
+    around = {"what": "around", "models": models, "pairs": pairs, "characters": CHARACTERS}
+    return {
+        "cores": medians({f"{n} cores": {**base, "threads": n} for n in sorted({1, cores})}, repeat),
+        "characters": medians(
+            {str(n): {**base, "characters": n, "pairs": _pairs_of(n, pairs // 2)} for n in LENGTHS}, repeat
+        ),
+        "around": medians(
+            {name: {**around, "variant": name} for name in ("tokenise", "guard", "batch and count")}, repeat
+        ),
+    }
 
 
 def rows(results: dict[str, dict]) -> list[tuple[str, float, float, float, float]]:
@@ -259,17 +354,25 @@ def rows(results: dict[str, dict]) -> list[tuple[str, float, float, float, float
     ]  # fmt: skip
 
 
-def table(title: str, results: dict[str, dict]) -> str:
+def table(title: str, results: dict[str, dict], arithmetic: float = 0.0, last: dict[str, dict] | None = None) -> str:
+    """`arithmetic`: seconds of a position by arithmetic alone, on one core; `last`: the same results of another run."""
+    before = {name: each for name, _, each, _, _ in rows(last or {})}
     best_plain = max((row[1] for row in rows(results) if row[0].startswith("plain")), default=None)
     lines = [
         f"### {title}",
         "",
-        "| | pairs/s | s/pair | µs/position | MiB | against best plain |",
-        "|---|---|---|---|---|---|",
+        "| | pairs/s | s/pair | µs/position | MiB | against best plain | of the arithmetic | against the last run |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, rate, each, position, memory in rows(results):
         ratio = f"{rate / best_plain:.2f}x" if best_plain else ""
-        lines.append(f"| {name} | {rate:.2f} | {each:.3f} | {position:.2f} | {memory:.0f} | {ratio} |")
+        task = results[name]["task"]
+        cores = task.get("threads", 1) if task["what"] == "predict" else 1
+        share = f"{1e6 * arithmetic / cores / position:.0%}" if arithmetic and task["what"] == "predict" else ""
+        faster = f"{before[name] / each:.2f}x" if name in before else ""
+        lines.append(
+            f"| {name} | {rate:.2f} | {each:.4f} | {position:.2f} | {memory:.0f} | {ratio} | {share} | {faster} |"
+        )
     return "\n".join(lines)
 
 
@@ -283,8 +386,11 @@ def picture(report: dict, path: Path) -> None:
     axes[0].set(title="paper size, 21 members", xlabel="seconds a pair")
     axes[0].invert_yaxis()
     for axis, (name, series) in zip(axes[1:], report["growth"].items(), strict=True):
-        axis.plot([int(k) for k in series], [r["seconds"] for r in series.values()], marker="o")
-        axis.set(title=f"growth with {name}", xlabel=name, ylabel="seconds", ylim=(0, None))
+        each = [r["seconds"] / (1 if name == "pairs" else r["task"]["pairs"]) for r in series.values()]
+        axis.plot([int(k) for k in series], each, marker="o")
+        axis.set(
+            title=f"growth with {name}", xlabel=name, ylabel="seconds" + " a pair" * (name != "pairs"), ylim=(0, None)
+        )
         axis.grid(alpha=0.3)
     figure.savefig(path, dpi=110)
 
@@ -301,29 +407,53 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few pairs, for a look")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--models", default="default", help="the trained ensemble to measure")
     parser.add_argument("--json", type=Path, default=HERE / "results.json")
     options = parser.parse_args()
     from pan21av.runtime.parallel import usable_cores
 
     cores = usable_cores()
+    last = json.loads(options.json.read_text()) if options.json.exists() else {}
+    product = measure({"what": "arithmetic"})
     report = {
         "machine": f"{cpu_name()}, {cores} cores",
         "date": time.strftime("%Y-%m-%d"),
+        "arithmetic": product["seconds"] / product["positions"],
         **{preset: comparison(preset, cores, options.quick, options.repeat) for preset in ("paper", "compact")},
         "training": training(options.quick, options.repeat),
         "growth": growth(cores, options.quick, options.repeat),
+        "shipped": shipped(options.models, cores, options.quick, options.repeat) if _loads(options.models) else {},
     }
-    sections = [f"Machine: {report['machine']}; {report['date']}; median of {options.repeat}."]
-    for preset in ("paper", "compact"):
-        sections.append(
-            table(f"Prediction, {preset} size, {MEMBERS} members, {CHARACTERS:,} characters", report[preset])
-        )
-    sections.append(table("Training step, compact size, one thread", report["training"]))
-    for name, series in report["growth"].items():
-        sections.append(table(f"Growth with {name} (compact, kernel)", series))
-    print("\n\n".join(sections))
+    print(page(report, last, options.repeat))
     options.json.write_text(json.dumps(report, indent=1))
     picture(report, options.json.with_suffix(".png"))
+
+
+def _loads(models: str) -> bool:
+    from pan21av.errors import PanError
+    from pan21av.network.checkpoint import find_ensemble, read_manifest
+
+    try:
+        read_manifest(find_ensemble(models))
+        return True
+    except PanError as error:
+        print(f"no trained ensemble is measured: {error}", file=sys.stderr)
+        return False
+
+
+def page(report: dict, last: dict, repeat: int) -> str:
+    """All tables, each beside what the last run found."""
+    arithmetic = report["arithmetic"]
+    said = f"arithmetic {1e6 * arithmetic:.2f} µs a position and core"
+    sections = [f"Machine: {report['machine']}; {report['date']}; median of {repeat}; {said}."]
+    for preset in ("paper", "compact"):
+        title = f"Prediction, {preset} size, {MEMBERS} members, {CHARACTERS:,} characters"
+        sections.append(table(title, report[preset], arithmetic, last.get(preset)))
+    sections.append(table("Training step, compact size, one thread", report["training"], 0.0, last.get("training")))
+    for part, title in (("growth", "Growth with {} (compact, kernel)"), ("shipped", "Shipped ensemble: {}")):
+        for name, series in report[part].items():
+            sections.append(table(title.format(name), series, arithmetic, last.get(part, {}).get(name)))
+    return "\n\n".join(sections)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ CHARS_PER_PIECE, MAX_PIECE = 1 << 14, 1 << 16  # matched at a time
 CHARS_PER_TOKEN = 64  # no text needs more; it keeps a "text" of 50 MB from costing a minute
 CHARS_REPAIRED_PER_TOKEN = 2 * CHARS_PER_TOKEN  # some of it may be mark-up
 
+WORDS_REMEMBERED, MAX_REMEMBERED = 50_000, 40  # with their tokens, and of so many characters: about 15 MB
+
 _UNIFIED = str.maketrans(
     {
         **dict.fromkeys("“”„‟«»″〝〞", '"'),
@@ -135,6 +137,7 @@ class Tokeniser:
     normalise: Callable[[str], str]
     pattern: Rules
     mends: bool = True  # texts are repaired before, for ensembles that have limits of a text
+    _cut: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def tokenise(self, text: str, limit: int | None = None) -> list[str]:
         """The tokens of `text`, at most `limit`."""
@@ -142,10 +145,20 @@ class Tokeniser:
             text = text[: CHARS_PER_TOKEN * limit]
         tokens: list[str] = []
         for _, piece in _pieces(self.normalise(text)):
-            tokens += self.pattern.tokenize(piece)
+            for word in piece.split(" "):
+                tokens += self._cut.get(word) or self._cut_word(word)
             if limit is not None and len(tokens) >= limit:
                 break
         return tokens[:limit]
+
+    def _cut_word(self, word: str) -> list[str]:
+        """What the pattern makes of a word. It looks at nothing beyond a space, and most words come again."""
+        tokens: list[str] = self.pattern.tokenize(word)
+        if len(word) <= MAX_REMEMBERED:
+            if len(self._cut) >= WORDS_REMEMBERED:
+                self._cut.clear()
+            self._cut[word] = tokens
+        return tokens
 
     def spans(self, normalised: str) -> list[tuple[int, int]]:
         """Where the tokens of a normalised text begin and end in it."""

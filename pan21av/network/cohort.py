@@ -21,13 +21,22 @@ def cohort_measures(y: Tensor, cohort: Tensor, usable: Tensor | None = None) -> 
     deviation of all -> (M, D, 3). `usable` (D, K) says who of the cohort counts for which document."""
     squares = y.square().sum(-1)[..., None] + cohort.square().sum(-1)[:, None] - 2 * y @ cohort.mT
     if usable is None:
-        usable = torch.ones(squares.shape[1:], dtype=torch.bool, device=y.device)
+        return _measures_of_all(squares)
     nearest = squares.masked_fill(~usable, torch.inf).topk(min(TOP_K, cohort.shape[1]), largest=False).values
     there = nearest.isfinite()
     near = nearest.where(there, 0.0).sum(-1) / there.sum(-1).clamp_min(1)
     count = usable.sum(-1).clamp_min(1)
     mean = squares.where(usable, 0.0).sum(-1) / count
     spread = ((squares - mean[..., None]).square().where(usable, 0.0).sum(-1) / count).sqrt()
+    return torch.stack([near, mean, spread.clamp_min(MIN_DEVIATION)], -1)
+
+
+def _measures_of_all(squares: Tensor) -> Tensor:
+    """The same where everybody counts: (M, D, K) -> (M, D, 3)"""
+    size = squares.shape[-1]
+    near = squares.topk(min(TOP_K, size), largest=False).values.mean(-1)
+    mean = squares.sum(-1) / size
+    spread = (squares - mean[..., None]).square_().sum(-1).div_(size).sqrt_()
     return torch.stack([near, mean, spread.clamp_min(MIN_DEVIATION)], -1)
 
 

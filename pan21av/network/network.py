@@ -125,7 +125,7 @@ class Network(nn.Module):
             parts.append(self.encoder_part(self.encode(batch).double()))
         if self.ngrams is not None:
             assert batch.ngrams is not None
-            parts.append(self.ngrams(batch.ngrams.double(), batch.tokens.double()))
+            parts.append(self.ngrams(batch.ngrams, batch.tokens.double()))
         return torch.cat(parts, -1).float()
 
     def embedding(

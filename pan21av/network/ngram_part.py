@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..config import ModelConfig
 
 PRIOR_TOKENS = 200  # a text counts as if that many tokens of average usage came with it
+DOCUMENTS = 64  # at a time: what is computed of them stays in a cache
 MAX_DEVIATIONS = 4.0  # z-scores are clipped there
 
 
@@ -39,12 +40,14 @@ class NgramPart(nn.Module):
         self.weight = fixed(features, config.ngram_dim)
 
     def forward(self, frequencies: Tensor, tokens: Tensor) -> Tensor:
-        """(D, pool), (D) -> (M, D, ngram_dim)"""
-        z = self.z_scores(frequencies, tokens)
-        return z @ self.weight.to(z.dtype)
+        """(D, pool), (D) -> (M, D, ngram_dim), in the precision of `tokens`"""
+        weight = self.weight.to(tokens.dtype)
+        some = zip(frequencies.split(DOCUMENTS), tokens.split(DOCUMENTS), strict=True)
+        return torch.cat([self.z_scores(*each) @ weight for each in some], 1)
 
     def z_scores(self, frequencies: Tensor, tokens: Tensor) -> Tensor:
         """(D, pool), (D) -> (M, D, F)"""
         mine = torch.stack([frequencies[:, index.long()] for index in self.index])
+        mine = mine.to(torch.promote_types(mine.dtype, tokens.dtype))
         background, mean, scale = (p[:, None] for p in (self.background, self.mean, self.scale))
         return standardise(mine, tokens, background, mean, scale)

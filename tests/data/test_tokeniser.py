@@ -2,12 +2,15 @@ import json
 import re
 from dataclasses import replace
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support import SHARED, needs_shared
 
+from pan21av.data import tokeniser as tokeniser_module
 from pan21av.data.tokeniser import (
     CHARS_PER_TOKEN,
     DEFAULT,
@@ -50,6 +53,33 @@ def test_nothing_but_spaces_is_lost(text):
     assert "".join(tokens) == "".join(normalised.split())
     assert [normalised[start:end] for start, end in default.spans(normalised)] == tokens
     assert all(tokens)
+
+
+@given(st.lists(st.one_of(any_text, st.sampled_from(["don't", "n't", "'s", "a'll", "1,2", "--", "..", " "]))))
+def test_words_that_come_again_are_cut_as_the_pattern_cuts(parts):
+    """Tokens are remembered word by word; the pattern alone, over the whole text, says what is right."""
+    text = " ".join([*parts, *parts])
+    for tokeniser in (default, spaces):
+        assert tokeniser.tokenise(text) == tokeniser.pattern.tokenize(tokeniser.normalise(text))
+
+
+@needs_shared
+def test_real_texts_are_cut_as_the_pattern_cuts():
+    with (SHARED / "eval" / "fanfic-dev" / "pairs.jsonl").open(encoding="utf-8") as lines:
+        texts = [text for line in islice(lines, 40) for text in json.loads(line)["pair"]]
+    assert sum(map(len, texts)) > 100_000
+    for text in texts:
+        assert default.tokenise(text) == default.pattern.tokenize(default.normalise(text))
+
+
+def test_few_words_are_remembered(monkeypatch):
+    """Memory is bounded, whatever the texts are, and nothing else changes."""
+    monkeypatch.setattr(tokeniser_module, "WORDS_REMEMBERED", 3)
+    tokeniser = replace(default)
+    words = [f"w{letter}" for letter in "abcdefgh"] + ["x" * 1000]
+    for _ in range(2):
+        assert tokeniser.tokenise(" ".join(words)) == [*words[:-1], "xxx"]
+        assert len(tokeniser._cut) <= 3
 
 
 @given(any_text)

@@ -8,7 +8,7 @@ import memory
 import pytest
 import torch
 from plain import PlainEncoder, plain_vectors
-from support import TINY, random_network, tiny_vocabulary
+from support import TINY, TINY_FULL, random_network, tiny_vocabulary, write_random_ensemble
 
 from pan21av.data.batch import batch_of
 from pan21av.data.tokeniser import encode_all
@@ -75,3 +75,32 @@ def test_memory_of_a_run(tiny_ensemble, tmp_path):
     result = memory.measure(3, str(tiny_ensemble), tmp_path)
     assert result["pairs"] == 3
     assert 50 < result["MiB"] < 4000
+
+
+def test_trained_ensembles_are_measured_too(tmp_path):
+    """With their n-grams, as they are on disk; and what is around their network, and the arithmetic of a position."""
+    models = str(write_random_ensemble(tmp_path / "full", config=TINY_FULL))
+    task = bench.predict_task("kernel", "shipped", pairs=2, cores=1, characters=400, models=models)
+    run = bench.measure(task)
+    assert run["seconds"] > 0
+    assert run["positions"] % 3 == 0  # members
+    around = {"what": "around", "models": models, "pairs": 2, "characters": 400}
+    for name in ("tokenise", "guard", "batch and count"):
+        assert bench.measure({**around, "variant": name})["seconds"] > 0
+    product = bench.measure({"what": "arithmetic"})
+    # Nobody's core does less than 1 or more than 1,000 GFLOP/s.
+    assert 1e9 < bench.FLOP_PER_POSITION * product["positions"] / product["seconds"] < 1e12
+
+
+def test_ratios_of_a_table():
+    """Counted by hand: 8 pairs in 4 s of 2,000,000 positions on 2 cores, plain 4 in 8 s, last time 8 in 6 s."""
+
+    def run(seconds, pairs, threads=2):
+        task = {"what": "predict", "pairs": pairs, "threads": threads}
+        return {"seconds": seconds, "positions": 2_000_000, "megabytes": 100, "task": task}
+
+    text = bench.table("T", {"kernel": run(4, 8), "plain": run(8, 4)}, 1e-6, {"kernel": run(6, 8)})
+    kernel_row, plain_row = text.splitlines()[-2:]
+    # 2 us a position and 0.5 a pair; 1 us of arithmetic on two cores is 0.5 us: a quarter.
+    assert kernel_row == "| kernel | 2.00 | 0.5000 | 2.00 | 100 | 4.00x | 25% | 1.50x |"
+    assert plain_row.endswith("| 1.00x | 12% |  |")

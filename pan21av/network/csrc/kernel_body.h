@@ -12,8 +12,10 @@ typedef int32_t NAME(ivec) __attribute__((vector_size(VL * 4), aligned(4), may_a
  * AVX2, 24 of 32 for AVX-512 and NEON. */
 #if VL == 16 || defined(__aarch64__)
 #define TILE_ROWS 12
+#define OUTER_ROWS 10
 #else
 #define TILE_ROWS 6
+#define OUTER_ROWS 5
 #endif
 #define BLOCK 24 /* sequences worked on together: their states fit the second-level cache */
 
@@ -101,7 +103,7 @@ static void NAME(product)(int m, int n, int k, const float *a, ptrdiff_t lda, co
 
 INLINE void NAME(tile_tn)(const int rows, const int vecs, int k, const float *a, ptrdiff_t lda,
                           const float *b, ptrdiff_t ldb, float *c, ptrdiff_t ldc) {
-    VEC acc[5][2];
+    VEC acc[OUTER_ROWS][2];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vecs; v++) acc[r][v] = (VEC){0};
     for (int i = 0; i < k; i++)
@@ -117,10 +119,12 @@ static void NAME(add_outer)(int m, int n, int k, const float *a, ptrdiff_t lda, 
     for (int j = 0; j < n; j += 2 * VL) {
         int r = 0;
         if (j + VL < n) {
-            for (; r + 5 <= m; r += 5) NAME(tile_tn)(5, 2, k, a + r, lda, b + j, ldb, c + r * ldc + j, ldc);
+            for (; r + OUTER_ROWS <= m; r += OUTER_ROWS)
+                NAME(tile_tn)(OUTER_ROWS, 2, k, a + r, lda, b + j, ldb, c + r * ldc + j, ldc);
             for (; r < m; r++) NAME(tile_tn)(1, 2, k, a + r, lda, b + j, ldb, c + r * ldc + j, ldc);
         } else {
-            for (; r + 5 <= m; r += 5) NAME(tile_tn)(5, 1, k, a + r, lda, b + j, ldb, c + r * ldc + j, ldc);
+            for (; r + OUTER_ROWS <= m; r += OUTER_ROWS)
+                NAME(tile_tn)(OUTER_ROWS, 1, k, a + r, lda, b + j, ldb, c + r * ldc + j, ldc);
             for (; r < m; r++) NAME(tile_tn)(1, 1, k, a + r, lda, b + j, ldb, c + r * ldc + j, ldc);
         }
     }
@@ -441,9 +445,14 @@ static void NAME(attend_backward)(const Shape *s, const Inputs *in, Block *b, co
         float mean = 0;
         for (int t = 0; t < n; t++) {
             const float *h = b->states + ((ptrdiff_t)row * b->steps + t) * pos;
+            VEC lanes = (VEC){0};
             float dot = 0;
-            for (int d = 0; d < 2; d++)
-                for (int i = 0; i < s->hidden; i++) dot += grad[d * s->hidden + i] * h[d * s->stride + i];
+            for (int d = 0; d < 2; d++) {
+                int i = 0;
+                for (; i + VL <= s->hidden; i += VL) lanes += CAT(grad + d * s->hidden + i) * CAT(h + d * s->stride + i);
+                for (; i < s->hidden; i++) dot += grad[d * s->hidden + i] * h[d * s->stride + i];
+            }
+            dot += NAME(sum)(lanes);
             d_energy[t] = dot;
             mean += alpha[t] * dot;
         }
@@ -618,6 +627,7 @@ static int NAME(chars_forward)(int32_t types, int32_t letters, int32_t taps, int
 #undef AT
 #undef CAT
 #undef TILE_ROWS
+#undef OUTER_ROWS
 #undef BLOCK
 #undef LOG2E
 #undef MAIN
