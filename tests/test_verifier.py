@@ -183,6 +183,7 @@ def test_no_more_is_read_than_is_needed(verifier):
     answers.close()
 
 
+@pytest.mark.slow
 def test_chunks_hold_so_many_tokens_and_grow(verifier, embedded):
     """Short texts come by the hundred, long ones by the dozen; the first answers come soon."""
     members = 3
