@@ -66,7 +66,7 @@ def make_network(preset: str, n_members: int) -> tuple[Network, Vocabulary]:
     torch.manual_seed(0)
     words = sorted({w.strip(".,!?;") for t in make_texts(20, CHARACTERS, seed=1) for w in t.split()})[:5000]
     vocabulary = Vocabulary(tuple(words), tuple("abcdefghijklmnopqrstuvwxyz.,!?;"))
-    network = Network(PRESETS[preset].model, n_members, vocabulary.word_rows, vocabulary.char_rows)
+    network = Network(PRESETS[preset].model.encoder_alone, n_members, vocabulary.word_rows, vocabulary.char_rows)
     return network.requires_grad_(False).eval(), vocabulary
 
 

@@ -58,4 +58,7 @@ def pair_epoch(
                 "topic_share": topic.mean().item(),
             }
         )
-    return {"pairs": len(pairs), **mean_records(steps.records)}
+    means = mean_records(steps.records)
+    if means.get("topic_share") in (0.0, 1.0):  # where all topics are alike, nothing can be said of them
+        del means["topic_accuracy"], means["topic_share"]
+    return {"pairs": len(pairs), **means}
