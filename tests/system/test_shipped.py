@@ -15,7 +15,10 @@ from pan21av.training.settings import load_settings
 
 FOLDER = ROOT / "models" / "default"
 N_MEMBERS = 21
-BESIDE = {"MODEL_CARD.md", "training.png", "reliability.png", "validation_pairs.json", "validation_scores.npz"}
+BESIDE = {
+    "MODEL_CARD.md", "REPORT.md", "training.png", "reliability.png", "figure3.png", "figure4.png",
+    "validation_pairs.json", "validation_scores.npz", "calibration_pairs.json", "history.json",
+}  # fmt: skip
 PARTS = {
     "stage1": {"encoder", "metric", "ngrams"},
     "stage2": {"o2d2", "dml", "bfs", "ual", "cohort", "part_scale"},
