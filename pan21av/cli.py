@@ -57,6 +57,11 @@ class _Group(click.Group):
         except BrokenPipeError:  # whoever read our output has gone
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(3)
+        except click.BadParameter as error:
+            if isinstance(error, click.MissingParameter):
+                raise  # then the usage is what one wants to see
+            click.echo(f"pan21av: {error.format_message()}", err=True)
+            ctx.exit(error.exit_code)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:

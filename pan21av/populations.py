@@ -170,10 +170,10 @@ def project_population(ensemble: Ensemble, texts: Iterable[str]) -> PopulationTe
         keys.append(text_key(text))
         fit.append(tokens)
     if len(fit) < FEWEST:
-        out = f" ({', '.join(f'{count} {kind}' for kind, count in left_out.items())})" if left_out else ""
+        out = f" (left out: {', '.join(f'{count} {kind}' for kind, count in left_out.items())})" if left_out else ""
         raise InputError(
-            f"a population needs {FEWEST} to {MOST} texts of the kind that is asked about; of these "
-            f"{len(drawn)} only {len(fit)} can be used{out}"
+            f"a population needs {FEWEST} to {MOST} texts of the kind that is asked about, and here are only "
+            f"{len(fit)} that can be used{out}"
         )
     parts = [
         network.ngrams(*_counted(ensemble, fit[at : at + TEXTS_AT_A_TIME])).float()

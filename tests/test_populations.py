@@ -89,9 +89,9 @@ def test_company_changes_nothing(verifier):
 
 
 def test_too_few(verifier):
-    with pytest.raises(InputError, match=r"10 to 500 texts .* of these 9 only 9 can be used"):
+    with pytest.raises(InputError, match=r"10 to 500 texts .* and here are only 9 that can be used"):
         verifier.with_population(OTHERS[:9])
-    with pytest.raises(InputError, match="of these 1 only 1"):
+    with pytest.raises(InputError, match="only 1 that can be used"):
         verifier.with_population(OTHERS[:1] * 20)
 
 

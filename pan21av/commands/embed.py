@@ -31,7 +31,7 @@ class Labelled(NamedTuple):
 
 def read_documents(path: Path) -> Iterator[Labelled]:
     """Every line of a file; InputError names the line that is no document."""
-    for number, value in read_objects(path):
+    for number, value in read_objects(path, EXPECTED):
         name, text = value.get("id"), value.get("text")
         if not isinstance(name, str) or not isinstance(text, str) or not text.strip():
             raise InputError(f"{path}:{number}: {EXPECTED}")

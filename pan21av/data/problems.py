@@ -31,7 +31,7 @@ def find_problems(place: Path) -> list[Path]:
         return []
     if wrong:
         raise InputError(
-            f"{place} holds problems, but {len(wrong)} of its folders lack known*.txt or unknown.txt: "
+            f"{place} holds problems, but not all of its folders have known*.txt and unknown.txt: "
             + ", ".join(wrong[:5])
         )
     return folders

@@ -56,7 +56,7 @@ def test_the_same_as_lines():
 def test_what_is_wrong_is_named(corpus, tmp_path):
     (corpus / "EN003").mkdir()
     (corpus / "EN003" / "known01.txt").write_text("a")
-    with pytest.raises(InputError, match=r"1 of its folders lack known\*.txt or unknown.txt: EN003"):
+    with pytest.raises(InputError, match=r"not all of its folders have known\*.txt and unknown.txt: EN003"):
         TrialFile(str(corpus), tmp_path)
     (corpus / "EN003" / "unknown.txt").write_text(" ")
     with pytest.raises(InputError, match=r"EN003/unknown.txt holds no text"), TrialFile(str(corpus), tmp_path):
