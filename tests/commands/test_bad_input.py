@@ -1,30 +1,21 @@
 """Whatever a file or folder is instead of a text, every command says so in one line, with exit code 2, and writes
 nothing."""
 
-import io
 import json
 import re
 
-import pypdf
 import pytest
 from support import TINY_FULL, prose, write_random_ensemble
+from written_files import pdf
 
-
-def scanned() -> bytes:
-    """A .pdf of one page without text."""
-    writer, buffer = pypdf.PdfWriter(), io.BytesIO()
-    writer.add_blank_page(200, 200)
-    writer.write(buffer)
-    return buffer.getvalue()
-
-
+SCANNED = pdf([])  # a page without text
 # name: (content, what is said of it as a text); no content: it is not there, None: a folder without files
 TEXTS = {
     "nowhere.txt": ("", "nowhere.txt' does not exist|nowhere.txt does not exist"),
     "empty.txt": (b"", "empty.txt holds no text"),
     "blank.txt": (b" \n\n\t", "blank.txt holds no text"),
     "bytes.txt": (bytes(range(256)) * 20, "bytes.txt is not text in an encoding that we know: save it as UTF-8"),
-    "scan.pdf": (scanned(), r"scan.pdf holds no text; if it was scanned, .* \(OCR\)"),
+    "scan.pdf": (SCANNED, r"scan.pdf holds no text; if it was scanned, .* \(OCR\)"),
     "broken.pdf": (b"%PDF-1.4\nnothing", "broken.pdf cannot be read as a PDF: "),
     "broken.docx": (b"PK\x03\x04nothing", "broken.docx is a damaged .docx, .epub or zip archive"),
     "old.doc": (b"\xd0\xcf\x11\xe0old", "old.doc is an old Word document: save it as .docx, .pdf or plain text first"),
@@ -56,7 +47,7 @@ LINES = {
     "empty.jsonl": (b"", "empty.jsonl holds no (trials|documents)|the truth lacks 3 trials"),
     "prose.txt": (b"No line of JSON.", "prose.txt(:1: not JSON|: 1 line not JSON)"),
     "bytes.jsonl": (bytes(range(256)) * 20, "bytes.jsonl(:1: not JSON|: 1 line not JSON)"),
-    "scan.pdf": (scanned(), "scan.pdf(:1: not JSON|: .* lines? not JSON)"),
+    "scan.pdf": (SCANNED, "scan.pdf(:1: not JSON|: .* lines? not JSON)"),
     "packed.zip": (b"PK\x03\x04nothing", "packed.zip is a zip archive; expected lines in UTF-8"),
     "empty": (None, "empty (should hold one|is no file)"),
 }
