@@ -12,7 +12,7 @@ from .gather import listed
 from .pan import bare_name
 from .readers import read_text_file
 
-UNKNOWN, KNOWN = re.compile(r"unknown\d*\.\w+", re.IGNORECASE), re.compile(r"known\d*\.\w+", re.IGNORECASE)
+UNKNOWN, KNOWN = re.compile(r"unknown.*\.\w+", re.IGNORECASE), re.compile(r"known.*\.\w+", re.IGNORECASE)
 
 
 def find_problems(place: Path) -> list[Path]:
