@@ -133,8 +133,9 @@ def verify(questioned: Path, known: tuple[Path, ...], as_json: bool, prior: floa
     from .data.gather import read_texts
     from .data.readers import read_text_file
 
-    verdict = run(read_text_file(questioned), list(read_texts(list(known)).values()), **options)
-    click.echo(orjson.dumps(verdict_dict(verdict, prior)) if as_json else format_verdict(verdict, prior))
+    texts = read_texts(list(known))
+    verdict = run(read_text_file(questioned), list(texts.values()), **options)
+    click.echo(orjson.dumps(verdict_dict(verdict, prior)) if as_json else format_verdict(verdict, prior, list(texts)))
 
 
 @main.command()
