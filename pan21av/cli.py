@@ -57,6 +57,11 @@ class _Group(click.Group):
         except BrokenPipeError:  # whoever read our output has gone
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(3)
+        except click.BadParameter as error:
+            if isinstance(error, click.MissingParameter):
+                raise  # then the usage is what one wants to see
+            click.echo(f"pan21av: {error.format_message()}", err=True)
+            ctx.exit(error.exit_code)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
@@ -128,8 +133,9 @@ def verify(questioned: Path, known: tuple[Path, ...], as_json: bool, prior: floa
     from .data.gather import read_texts
     from .data.readers import read_text_file
 
-    verdict = run(read_text_file(questioned), list(read_texts(list(known)).values()), **options)
-    click.echo(orjson.dumps(verdict_dict(verdict, prior)) if as_json else format_verdict(verdict, prior))
+    texts = read_texts(list(known))
+    verdict = run(read_text_file(questioned), list(texts.values()), **options)
+    click.echo(orjson.dumps(verdict_dict(verdict, prior)) if as_json else format_verdict(verdict, prior, list(texts)))
 
 
 @main.command()

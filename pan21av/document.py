@@ -65,5 +65,7 @@ def notes_on(pair: tuple[Document, Document], remarks: tuple[Note, ...]) -> tupl
     left_out = pair[0].left_out
     if not left_out:
         return (*remarks, *own)
-    words = f"{len(left_out)} of the population are texts of this comparison, and were left out of it"
-    return (*remarks, *own, Note("population", BOTH, words))
+    them = (
+        "one of the population's texts is" if len(left_out) == 1 else f"{len(left_out)} of the population's texts are"
+    )
+    return (*remarks, *own, Note("population", BOTH, f"{them} left out of it for this comparison, being part of it"))

@@ -13,7 +13,7 @@ import heapq
 import io
 import zipfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -59,6 +59,13 @@ def draw(texts: Iterable[str], limit: int = MOST) -> list[str]:
     return [kept[key] for key in sorted(kept)]
 
 
+def left_out_words(counts: Mapping[str, int]) -> str:
+    """Texts that nothing can be said of, in brackets, by the kinds of `Limits.fault`."""
+    words = {"language": "in another language", "no words": "hardly made of words"}
+    counted = ", ".join(f"{count} {words.get(kind, kind)}" for kind, count in counts.items())
+    return f" (left out: {counted})" if counted else ""
+
+
 @dataclass(frozen=True, eq=False)
 class PopulationTexts:
     """K texts as the members of one ensemble see them."""
@@ -79,8 +86,7 @@ class PopulationTexts:
     @property
     def words(self) -> str:
         """In one line."""
-        out = ", ".join(f"{count} {kind}" for kind, count in self.left_out.items())
-        return f"a population of {len(self)} texts" + (f" (left out: {out})" if out else "")
+        return f"a population of {len(self)} texts{left_out_words(self.left_out)}"
 
     def to_dict(self) -> dict[str, Any]:
         """What a run records of it."""
@@ -170,10 +176,9 @@ def project_population(ensemble: Ensemble, texts: Iterable[str]) -> PopulationTe
         keys.append(text_key(text))
         fit.append(tokens)
     if len(fit) < FEWEST:
-        out = f" ({', '.join(f'{count} {kind}' for kind, count in left_out.items())})" if left_out else ""
         raise InputError(
-            f"a population needs {FEWEST} to {MOST} texts of the kind that is asked about; of these "
-            f"{len(drawn)} only {len(fit)} can be used{out}"
+            f"a population needs {FEWEST} to {MOST} texts of the kind that is asked about, and here are only "
+            f"{len(fit)} that can be used{left_out_words(left_out)}"
         )
     parts = [
         network.ngrams(*_counted(ensemble, fit[at : at + TEXTS_AT_A_TIME])).float()

@@ -47,6 +47,17 @@ def test_no_text_is_cut_for_the_others(verifier):
     assert verifier.verify(QUESTIONED, texts) != verifier.verify(QUESTIONED, texts[:2])
 
 
+def test_what_is_beyond_the_limit_of_one_text_is_noted(verifier):
+    """Each is read up to the limit; nobody is left to believe that ten novels were read whole."""
+    limit = verifier.config.max_tokens
+    long = prose(1, 3 * limit)
+    verdict = verifier.verify(QUESTIONED, [KNOWN[0], long, KNOWN[1]])
+    (note,) = (note for note in verdict.notes if note.kind == "cut")
+    assert str(note).startswith(f"known text 2: only its beginning was read: {limit:,} tokens, 3")  # a third of it
+    beginning = " ".join(long.split()[:limit])
+    np.testing.assert_array_equal(verdict.scores, verifier.verify(QUESTIONED, [KNOWN[0], beginning, KNOWN[1]]).scores)
+
+
 def test_company_and_order_of_trials_change_nothing(verifier):
     trials = [Trial(str(n), (prose(n), *KNOWN[: 1 + n % 3])) for n in range(12)]
     expected = {trial.id: verifier.verify(trial.texts[0], trial.texts[1:]).probability for trial in trials}

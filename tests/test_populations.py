@@ -72,6 +72,7 @@ def test_texts_of_the_pair_are_left_out(verifier):
     expected = without.verify(*pair)
     np.testing.assert_array_equal(first.scores, expected.scores)
     assert [(note.kind, note.where) for note in first.notes] == [("population", "both texts")]
+    assert "one of the population's texts is left out of it for this comparison" in first.notes[0].words
     assert not second.notes
     np.testing.assert_array_equal(second.scores, verifier.with_population(OTHERS).verify(*other).scores)
     # White space apart, and among several known texts.
@@ -89,9 +90,9 @@ def test_company_changes_nothing(verifier):
 
 
 def test_too_few(verifier):
-    with pytest.raises(InputError, match=r"10 to 500 texts .* of these 9 only 9 can be used"):
+    with pytest.raises(InputError, match=r"10 to 500 texts .* and here are only 9 that can be used"):
         verifier.with_population(OTHERS[:9])
-    with pytest.raises(InputError, match="of these 1 only 1"):
+    with pytest.raises(InputError, match="only 1 that can be used"):
         verifier.with_population(OTHERS[:1] * 20)
 
 
@@ -101,8 +102,11 @@ def test_texts_of_no_use_are_counted(tmp_path):
     foreign = [f"wort {n} und noch ein anderes hier ebenso " * 9 for n in range(3)]
     found = project_population(load_ensemble(folder), [*OTHERS, *foreign, prose(1, 5)])
     assert (len(found), found.left_out) == (30, {"language": 3, "too short": 1})
-    assert "30 texts" in found.words
-    assert "3 language" in found.words
+    assert found.words.startswith("a population of 30 texts (left out: ")
+    assert "3 in another language" in found.words
+    assert "1 too short" in found.words
+    with pytest.raises(InputError, match=r"only 9 that can be used \(left out: 3 in another language\)"):
+        project_population(load_ensemble(folder), [*OTHERS[:9], *foreign])
 
 
 def test_an_ensemble_without_ngrams(tmp_path):

@@ -116,7 +116,7 @@ def format_recalibration(found: Recalibration, output: str | os.PathLike[str]) -
         f"pairs   {found.pairs:,}, of them {found.same:,} by one author and {found.non_responses:,} non-responses; "
         f"{found.authors:,} authors",
         f"        {'before':24}after, out of fold",
-        f"Cllr    {found.before['cllr']!s:24}{found.after['cllr']}",
+        f"Cllr    {found.before['cllr']!s:24}{found.after['cllr']}, lower in {100 * found.surely:.0f} % of samples",
         f"ECE     {found.before['ece']!s:24}{found.after['ece']}",
         f"logits  x {found.calibration.scale:.3f} {found.calibration.shift:+.3f}, shrinkage {found.strength:g}",
     ]

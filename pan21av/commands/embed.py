@@ -6,6 +6,7 @@ import logging
 import os
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ class Labelled(NamedTuple):
 
 def read_documents(path: Path) -> Iterator[Labelled]:
     """Every line of a file; InputError names the line that is no document."""
-    for number, value in read_objects(path):
+    for number, value in read_objects(path, EXPECTED):
         name, text = value.get("id"), value.get("text")
         if not isinstance(name, str) or not isinstance(text, str) or not text.strip():
             raise InputError(f"{path}:{number}: {EXPECTED}")
@@ -83,7 +84,8 @@ def embed(
         with writing(path):
             part_of(path).replace(path)
     finally:
-        part_of(path).unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only file system refuses this even where there is no file
+            part_of(path).unlink(missing_ok=True)
     log.info("%d documents, %d numbers each -> %s", len(ids), width, path)
     return len(ids)
 

@@ -51,7 +51,8 @@ def _matrix(found: Sequence[Attribution], people: list[str]) -> str:
     for attribution in found:
         verdicts = {candidate.name: candidate.verdict for candidate in attribution.candidates}
         cells = "".join(_cell(verdicts[name], best=name == attribution.author) for name in people)
-        rows.append(f"<tr><td>{escape(attribution.questioned)}</td>{cells}</tr>")
+        name = escape(attribution.questioned).replace("/", "/<wbr>")  # a path may be broken there
+        rows.append(f"<tr><td>{name}</td>{cells}</tr>")
     return (
         f'<table class="matrix"><thead><tr><th>questioned text</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table>"

@@ -1,4 +1,4 @@
-"""One self-contained page: the template page.html, filled. Texts in it are data, never mark-up."""
+"""One self-contained page: the template page.html, filled, in its frame. Texts in it are data, never mark-up."""
 
 from __future__ import annotations
 
@@ -60,11 +60,14 @@ def render(
     )
 
 
-def fill(template: str, **content: object) -> str:
-    """A template of this folder, in the style that all pages share."""
+def fill(template: str, *, title: str, **content: object) -> str:
+    """A template of this folder, in the frame and style that all pages share. Scripts run only if it has some of its
+    own."""
     here = files("pan21av.commands")
-    page = Template((here / template).read_text("utf-8"))
-    return page.substitute(style=(here / "style.css").read_text("utf-8"), **content)
+    frame, style, body = ((here / name).read_text("utf-8") for name in ("frame.html", "style.css", template))
+    scripts = " script-src 'unsafe-inline';" if "<script>" in body else ""
+    page = Template(body).substitute(content)
+    return Template(frame).substitute(title=title, style=style, scripts=scripts, body=page)
 
 
 # ---- the verdict -----------------------------------------------------------------------------------

@@ -10,13 +10,14 @@ from ..verdict import CAUTION, PROPOSITIONS, Verdict
 from .population import load_verifier
 
 
-def format_verdict(verdict: Verdict, prior: float | None = None) -> str:
-    """Some lines for a terminal."""
+def format_verdict(verdict: Verdict, prior: float | None = None, known: Sequence[str] = ()) -> str:
+    """Some lines for a terminal; `known` are names for "known text 1", "known text 2" and so on."""
     lines = [f"{_capital(verdict.words)} (probability of one author: {verdict.probability:.3f}).", verdict.ratio_words]
     if prior is not None and (posterior := verdict.posterior(prior)) is not None:
         lines.append(f"With a prior probability of {prior:g} that of one author becomes {posterior:.3f}.")
     lines.append(CAUTION)
-    lines += [f"Note: {note}." for note in verdict.notes]
+    names = {f"known text {number}": name for number, name in enumerate(known, 1)}
+    lines += [f"Note: {names.get(note.where, note.where)}: {note.words}." for note in verdict.notes]
     lines.append(
         f"Of {verdict.abstained + verdict.same + verdict.different} members {verdict.abstained} abstained, "
         f"{verdict.same} said same, {verdict.different} different."

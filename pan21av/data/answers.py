@@ -48,6 +48,7 @@ class AnswerFile:
 
     def __enter__(self) -> AnswerFile:
         with writing(self.path):
+            self.made = not self.folder.exists()
             self.folder.mkdir(parents=True, exist_ok=True)
             self.stream = self._locked()
         self.details: BinaryIO | None = None
@@ -172,9 +173,11 @@ class AnswerFile:
                     self.details.close()
             finally:
                 self.stream.close()
-            # Nothing was written: leave no empty file behind.
+            # Nothing was written: leave no empty file behind, nor a folder that was not there before.
             if kind is not None and self.path.exists() and not self.path.stat().st_size:
                 self.path.unlink()
+                if self.made and not any(self.folder.iterdir()):
+                    self.folder.rmdir()
 
 
 def _sync(stream: BinaryIO) -> None:

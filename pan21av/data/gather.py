@@ -59,7 +59,7 @@ def texts_in(place: Path) -> Iterator[str]:
         if not bare_name(file).endswith((".jsonl", ".ndjson")):
             yield read_text_file(file)
             continue
-        for number, value in read_objects(file):
+        for number, value in read_objects(file, EXPECTED):
             texts = [value["text"]] if "text" in value else value.get("pair")
             if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
                 raise InputError(f"{file}:{number}: {EXPECTED}")

@@ -86,11 +86,11 @@ def _parse_surrogates(line: bytes) -> Any:
         raise BadLine("not JSON") from None
 
 
-def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, object) of every line of a file; InputError names the line that is none."""
+def read_objects(path: Path, expected: str = "") -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, object) of every line of a file; InputError names the line that is none, and what is expected."""
     with opened(path) as stream:
         for number, line in numbered_lines(stream):
             try:
                 yield number, parse_object(line)
             except BadLine as error:
-                raise InputError(f"{path}:{number}: {error}") from None
+                raise InputError(f"{path}:{number}: {error}{expected and f'; {expected}'}") from None

@@ -12,7 +12,7 @@ from .gather import listed
 from .pan import bare_name
 from .readers import read_text_file
 
-UNKNOWN, KNOWN = re.compile(r"unknown\d*\.\w+", re.IGNORECASE), re.compile(r"known\d*\.\w+", re.IGNORECASE)
+UNKNOWN, KNOWN = re.compile(r"unknown.*\.\w+", re.IGNORECASE), re.compile(r"known.*\.\w+", re.IGNORECASE)
 
 
 def find_problems(place: Path) -> list[Path]:
@@ -31,7 +31,7 @@ def find_problems(place: Path) -> list[Path]:
         return []
     if wrong:
         raise InputError(
-            f"{place} holds problems, but {len(wrong)} of its folders lack known*.txt or unknown.txt: "
+            f"{place} holds problems, but not all of its folders have known*.txt and unknown.txt: "
             + ", ".join(wrong[:5])
         )
     return folders

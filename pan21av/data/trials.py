@@ -109,7 +109,7 @@ class TrialFile:
     @property
     def expected(self) -> str:
         """What a line should be like."""
-        return EXPECTED if self.columns is None else f"expected rows of {', '.join(self.columns)}"
+        return EXPECTED if self.columns is None else f"expected rows of {', '.join(self.columns)} in UTF-8"
 
     def _lines(self) -> Iterator[tuple[int, bytes | BadLine | None]]:
         self.stream.seek(0)

@@ -72,6 +72,43 @@ def test_shuffled_labels(tiny_ensemble, tmp_path, command, ranked):
     assert not (tmp_path / "mine").exists()
 
 
+@pytest.fixture(scope="module")
+def spread(tiny_ensemble, tmp_path_factory, said):
+    """The same ensemble, with answers as far apart as a trained one's: logits of mean 0 and deviation 2.5."""
+    base = tmp_path_factory.mktemp("models") / "spread"
+    base.mkdir()
+    for path in tiny_ensemble.iterdir():
+        (base / path.name).write_bytes(path.read_bytes())
+    logits = np.log(said / (1 - said))
+    scale = 2.5 / logits.std()
+    manifest = json.loads((base / "ensemble.json").read_text())
+    manifest["calibration"] = {"scale": scale, "shift": -scale * logits.mean()}
+    (base / "ensemble.json").write_text(json.dumps(manifest))
+    return base, scale * (logits - logits.mean())
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1, 1.5), (1, -1.5), (2.5, 0), (0.4, 0)])
+def test_populations_that_answers_do_not_fit(spread, tmp_path, scale, shift):
+    """Labels are drawn so that logits should be (logit - shift) / scale: the fit goes there, and Cllr falls."""
+    base, logits = spread
+    right = 1 / (1 + np.exp(-(logits - shift) / scale))
+    same = np.random.default_rng(3).random(len(right)) < right
+    folder = write(tmp_path / "in", same)
+    found = calibrate(str(folder), folder, tmp_path / "mine", models=base, device="cpu")
+    assert found.verdict == ""
+    said = [v.probability for v in Verifier.load(tmp_path / "mine", device="cpu").predict(PAIRS.values())]
+    moved = np.log(np.array(said) / (1 - np.array(said)))
+
+    def expected_cllr(z):
+        """Over all ways to draw the labels."""
+        cost = right @ np.logaddexp(0, -z) / right.sum(), (1 - right) @ np.logaddexp(0, z) / (1 - right).sum()
+        return sum(cost) / (2 * np.log(2))
+
+    even = np.log(right.sum() / (1 - right).sum())  # a ratio is a posterior at even odds, whatever the numbers
+    least, before, after = (expected_cllr(z) for z in ((logits - shift) / scale - even, logits, moved))
+    assert least < after < before - 0.4 * (before - least)
+
+
 def test_a_card_tells_of_it(tiny_ensemble, tmp_path, ranked):
     base = tmp_path / "base"
     base.mkdir()

@@ -124,10 +124,10 @@ def test_of_files_and_kept(ensemble, pairs, tmp_path, command):
     [
         ("nowhere", "nowhere does not exist"),
         ("empty", "empty holds no files"),
-        ("few.jsonl", "only 1 can be used"),
+        ("few.jsonl", "only 1 that can be used"),
         ("wrong.jsonl", "wrong.jsonl:1: expected"),
         ("broken.npz", "holds no population"),
-        ("self", "only 2 can be used"),
+        ("self", "only 2 that can be used"),
     ],
 )
 def test_bad_ones(ensemble, tmp_path, command, place, message):

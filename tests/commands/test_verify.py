@@ -75,6 +75,9 @@ def test_several_known_texts_and_a_prior(tmp_path, command):
     shown = command(*arguments).stdout.decode()
     assert verdict.ratio_words in shown
     assert f"With a prior probability of 0.1 that of one author becomes {verdict.posterior(0.1):.3f}." in shown
+    (tmp_path / "more" / "copy.txt").write_text(prose(0))
+    noted = command("verify", "a.txt", "b.txt", "more", "--models", ensemble).stdout.decode()
+    assert "Note: more/copy.txt: the same as another of them, and counts once." in noted
 
 
 @pytest.mark.parametrize("known", ["empty", "blank.txt", "more"])

@@ -35,6 +35,19 @@ def test_folders_are_trials(corpus, tmp_path):
         ]
 
 
+def test_names_as_people_write_them(corpus, tmp_path):
+    folder = corpus / "EN002"
+    for old, new in (
+        ("known01.txt", "Known-1.TXT"),
+        ("known02.txt", "known 2 (letter).txt"),
+        ("unknown.txt", "unknown_a.txt"),
+    ):
+        (folder / old).rename(folder / new)
+    with TrialFile(str(corpus), tmp_path) as trials:
+        unknown, *known = next(trials.read()).texts
+    assert (unknown, sorted(known)) == (PROBLEMS["EN002"][0], sorted(PROBLEMS["EN002"][1]))
+
+
 def test_answers_to_problems(corpus, tmp_path, tiny_ensemble):
     predict(str(corpus), tmp_path / "out", models=tiny_ensemble)
     answers = [json.loads(line) for line in (tmp_path / "out" / "answers.jsonl").read_text().splitlines()]
@@ -56,7 +69,7 @@ def test_the_same_as_lines():
 def test_what_is_wrong_is_named(corpus, tmp_path):
     (corpus / "EN003").mkdir()
     (corpus / "EN003" / "known01.txt").write_text("a")
-    with pytest.raises(InputError, match=r"1 of its folders lack known\*.txt or unknown.txt: EN003"):
+    with pytest.raises(InputError, match=r"not all of its folders have known\*.txt and unknown.txt: EN003"):
         TrialFile(str(corpus), tmp_path)
     (corpus / "EN003" / "unknown.txt").write_text(" ")
     with pytest.raises(InputError, match=r"EN003/unknown.txt holds no text"), TrialFile(str(corpus), tmp_path):

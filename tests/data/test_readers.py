@@ -6,6 +6,7 @@ import sys
 import zipfile
 
 import pytest
+from written_files import pdf, write_epub
 
 from pan21av.data import readers
 from pan21av.data.readers import read_plain_file, read_text_file
@@ -95,31 +96,6 @@ def test_a_word_document(tmp_path):
     assert "late" in read_text_file((tmp_path / "a.docx").rename(tmp_path / "b.txt"))
 
 
-def write_epub(path, pages, spine, container=True):
-    """An EPUB with `pages` {file name: bytes}, read in the order of `spine`."""
-    items = "".join(
-        f'<item id="i{n}" href="text/{name.replace(" ", "%20")}" media-type="application/xhtml+xml" '
-        f'properties="{"nav" if name == "contents.xhtml" else ""}"/>'
-        for n, name in enumerate(pages)
-    )
-    order = "".join(f'<itemref idref="i{list(pages).index(name)}"/>' for name in spine)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as book:
-        book.writestr("mimetype", "application/epub+zip")
-        if container:
-            book.writestr(
-                "META-INF/container.xml",
-                '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
-                '<rootfile full-path="OEBPS/book.opf"/></rootfiles></container>',
-            )
-        book.writestr(
-            "OEBPS/book.opf",
-            f'<package xmlns="http://www.idpf.org/2007/opf"><manifest>{items}</manifest><spine>{order}</spine></package>',
-        )
-        for name, page in pages.items():
-            book.writestr(f"OEBPS/text/{name}", page)
-    return path
-
-
 def test_an_e_book(tmp_path):
     """Pages in the order of the spine, each in its own encoding, without the table of contents."""
     latin = '<?xml version="1.0" encoding="iso-8859-1"?><html><body><p>The café.</p></body></html>'
@@ -131,34 +107,6 @@ def test_an_e_book(tmp_path):
     }
     path = write_epub(tmp_path / "a.epub", pages, ["contents.xhtml", "z first.xhtml", "a.xhtml"])
     assert read_text_file(path).split() == ["The", "café.", "Second."]
-
-
-def pdf(*pages):
-    """A PDF written by hand: each page shows its lines, or nothing."""
-    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b""]
-    kids = []
-    for lines in pages:
-        shown = b" T* ".join(b"(" + line.encode("latin-1") + b") Tj" for line in lines)
-        content = b"BT /F1 12 Tf 14 TL 72 720 Td " + shown + b" ET" if lines else b""
-        kids.append(len(objects) + 1)
-        font = b"<< /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >>"
-        contents = f"{len(objects) + 2} 0 R".encode()
-        objects.append(
-            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %b /Resources %b >>" % (contents, font)
-        )
-        objects.append(b"<< /Length %d >>\nstream\n%b\nendstream" % (len(content), content))
-    kids_list = b" ".join(b"%d 0 R" % kid for kid in kids)
-    objects[1] = b"<< /Type /Pages /Count %d /Kids [%b] >>" % (len(kids), kids_list)
-    out, places = io.BytesIO(b"%PDF-1.4\n"), []
-    out.seek(0, 2)
-    for number, content in enumerate(objects, 1):
-        places.append(out.tell())
-        out.write(b"%d 0 obj\n%b\nendobj\n" % (number, content))
-    table = out.tell()
-    out.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1))
-    out.write(b"".join(b"%010d 00000 n \n" % place for place in places))
-    out.write(b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, table))
-    return out.getvalue()
 
 
 def test_a_pdf(tmp_path):

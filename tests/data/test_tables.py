@@ -63,7 +63,7 @@ def test_one_pass_finds_everything(tmp_path):
         kept = [Trial("a", ("one, and\nmore", "two")), Trial("d", None), Trial("f", ("five", "six"))]
         for first in range(4):
             assert list(trials.read(found.skip, first)) == kept[first:]
-        assert trials.expected == "expected rows of id, text1, text2"
+        assert trials.expected == "expected rows of id, text1, text2 in UTF-8"
 
 
 def test_the_same_trials_have_the_same_hash(tmp_path):

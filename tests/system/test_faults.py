@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import FITTED, HANGS, LAX_LIMITS, TINY, WORDS, random_network, write_random_ensemble
+from support import FITTED, HANGS, LAX_LIMITS, TINY, TINY_FULL, WORDS, random_network, write_random_ensemble
 
 from pan21av.commands.predict import ANSWERS_KEPT, predict
 from pan21av.data.tokeniser import CHARS_PER_TOKEN
@@ -321,6 +321,31 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(long_run, tmp_path
         resumed += report["resumed_after"] > 0
         same_as_whole(folder, out, ("answers.jsonl", "details.npy"))
     assert resumed
+
+
+@pytest.mark.skipif(not kernel.available(), reason="without the kernel, answers are the same to 1e-6 only")
+def test_killed_with_a_population_of_its_own_texts(long_run, tmp_path):
+    """`--population self`: killed again and again, resumed with other numbers of threads, it gives the same bytes."""
+    folder, _ = long_run
+    models = write_random_ensemble(tmp_path / "models", count=21, config=TINY_FULL)
+    options = ["predict", "-i", folder, "--models", models, "--details", "--population", "self"]
+    predict(str(folder), tmp_path / "whole", models=models, details=True, population="self")
+    out, kills = tmp_path / "out", 0
+    part = out / "answers.jsonl.part"
+    while kills < KILLS:
+        size = part.stat().st_size if part.exists() else 0
+        run = Run(*options, "-o", out, "--threads", 1 + kills % 2)
+        assert run.wait_until(holds_answers(out, size + 1)), f"only {kills} kills hit the run: it is too fast"
+        code, errors = run.kill()
+        assert code == -signal.SIGKILL, errors
+        kills += 1
+    code, errors = Run(*options, "-o", out).end()
+    assert code == 0, errors
+    assert json.loads((out / "run.json").read_bytes())["resumed_after"] > 0
+    same_as_whole(tmp_path, out, ("answers.jsonl", "details.npy"))
+    texts = [json.loads((place / "run.json").read_bytes())["population"] for place in (out, tmp_path / "whole")]
+    assert texts[0] == texts[1]
+    assert texts[0]["texts"] == 300
 
 
 @pytest.mark.parametrize(("number", "send"), [(signal.SIGTERM, os.kill), (signal.SIGINT, os.killpg)])
@@ -651,3 +676,82 @@ def test_a_corpus_that_unpacks_without_end(tmp_path, process):
     )  # fmt: skip
     assert done.returncode == 2
     assert "longer than 256 MiB" in one_line(done)
+
+
+# ---- the commands about cases -----------------------------------------------------------------------
+
+# What each writes, and how it is called.
+CASES = {
+    "page.html": ["attribute", "a.txt", "--known", "people"],
+    "pair.html": ["explain", "a.txt", "people/b.txt"],
+    "mine.npz": ["population", "-i", "texts"],
+    "vectors.npz": ["embed", "-i", "documents.jsonl"],
+    "mine": ["calibrate", "-i", "pairs.jsonl", "-t", "truth.jsonl"],
+    "out": ["predict", "-i", "pairs.jsonl", "--population", "self", "--details"],
+}
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    """Input of all kinds, two ensembles, and labels that the one without n-grams can be calibrated on: they go by its
+    answers."""
+    folder = tmp_path_factory.mktemp("case")
+    write_random_ensemble(folder / "models", config=TINY_FULL)
+    models = write_random_ensemble(folder / "plain")
+    (folder / "pairs.jsonl").write_bytes(pairs_of_words(100))
+    pairs = [json.loads(row)["pair"] for row in (folder / "pairs.jsonl").read_bytes().splitlines()]
+    said = np.array([verdict.probability for verdict in Verifier.load(models).predict(pairs)])
+    for number, same in enumerate(said > np.median(said)):
+        authors = [f"a{number % 40}", f"a{number % 40 if same else (number + 1) % 40}"]
+        with (folder / "truth.jsonl").open("a") as file:
+            file.write(json.dumps({"id": f"t{number}", "same": bool(same), "authors": authors}) + "\n")
+    texts = [text for pair in pairs[:15] for text in pair]
+    (folder / "documents.jsonl").write_bytes(
+        lines(*(json.dumps({"id": f"d{n}", "text": text}) for n, text in enumerate(texts)))
+    )
+    for place in ("people", "texts"):
+        (folder / place).mkdir()
+    for number, text in enumerate(texts):
+        (folder / "texts" / f"{number}.txt").write_text(text)
+    (folder / "a.txt").write_text(texts[0])
+    (folder / "people" / "b.txt").write_text(texts[1])
+    return folder
+
+
+def call(case, what, output):
+    """Arguments with whole paths, whatever the working directory is."""
+    arguments = [case / argument if (case / argument).exists() else argument for argument in CASES[what]]
+    return [*arguments, "-o", output / what, "--models", case / ("plain" if what == "mine" else "models")]
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_a_full_disk_in_a_case(case, disk, command, what):
+    out = disk("size=4k")
+    (out / "other").write_bytes(bytes(4096))
+    done = command(*call(case, what, out))
+    assert done.returncode == 3, done.stderr.decode()
+    assert "No space left on device" in one_line(done)
+    assert [path.name for path in out.rglob("*") if path.is_file() and path.stat().st_size] == ["other"]
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_a_read_only_output_in_a_case(case, disk, command, what):
+    done = command(*call(case, what, disk("ro")))
+    assert done.returncode == 3, done.stderr.decode()
+    assert "Read-only file system" in one_line(done)
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_a_case_without_home_network_or_a_place_to_write(case, disk, tmp_path, what):
+    """Nothing but the output is written, and nobody is asked over the network."""
+    if subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode:
+        pytest.skip("no right to leave the network")
+    before = sorted(case.rglob("*"))
+    done = subprocess.run(
+        ["unshare", "-n", sys.executable, "-m", "pan21av", *call(case, what, tmp_path)],
+        cwd=disk("ro"), capture_output=True,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", ""), "HOME": tmp_path / "disk"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert (tmp_path / what).exists()
+    assert sorted(case.rglob("*")) == before
