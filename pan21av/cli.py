@@ -201,6 +201,7 @@ def explain(texts: tuple[Path, ...], output: Path, source: str | None, trial: st
     from .commands.explain import explain as run
     from .commands.explain import find_trial
     from .data.readers import read_text_file
+    from .verdict import three_figures
 
     if len(texts) == 2 and source is None and trial is None:
         first, second = map(read_text_file, texts)
@@ -211,7 +212,7 @@ def explain(texts: tuple[Path, ...], output: Path, source: str | None, trial: st
     else:
         raise click.UsageError("give two text files, or -i PAIRS and --id ID")
     verdict = run(first, second, output, names=names, **options)
-    click.echo(f"{verdict.words} (probability of one author: {verdict.probability:.3f}) -> {output}")
+    click.echo(f"{verdict.words} (probability of one author: {three_figures(verdict.probability)}) -> {output}")
 
 
 @main.command()
