@@ -1,5 +1,6 @@
 """The Python interface: whatever way one asks, the answer is the same."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -381,10 +382,10 @@ def test_texts_that_are_turned_away(verifier, guarded, embedded):
         [("no text", "both texts")],
     ]
     assert "11 tokens, of at least 20" in found[1].notes[0].words
-    assert found[0].probability == pytest.approx(verifier.verify(long, other).probability, abs=1e-6)
     # Known by now, and turned away all the same.
     assert guarded.verify(short, long).notes[0].kind == "too short"
     assert sum(embedded) == 2 * 3
+    assert found[0].probability == pytest.approx(verifier.verify(long, other).probability, abs=1e-6)
 
 
 def test_short_texts_are_not_compared_either(guarded):
@@ -419,6 +420,16 @@ def test_texts_that_are_one_once_they_are_repaired(guarded):
         assert notes.pop("identical") == "both texts"
         assert len(notes) == 1  # what was left out; not "contained", though one text holds the other
     assert "identical" not in {note.kind for note in guarded.verify(words, f"{words} {prose(2)}").notes}
+
+
+def test_it_says_how_little_of_a_long_text_it_knows(verifier, guarded):
+    """By hand: all tokens are words of about as many letters, so their share is about that of the text."""
+    limit, words = guarded.config.max_tokens, 5000
+    (note,) = guarded.verify(prose(1, words), prose(2)).notes
+    assert (note.kind, note.where) == ("cut", "first text")
+    share = int(re.search(rf"{limit:,} tokens, (\d+)% of it", note.words)[1])
+    assert share == pytest.approx(100 * limit / words, abs=1)
+    assert verifier.verify(prose(1, 5), prose(2)).scores is not None, "without limits nothing is turned away"
 
 
 def test_nothing_embedded_nothing_compared(verifier, full_verifier, light_verifier):

@@ -79,3 +79,15 @@ def test_a_run_needs_an_input_and_has_its_own_folder(tree):
     assert f"{tree}/some/pairs.jsonl.gz:/input.gz:ro" in called
     assert f"{tree}/out:/output" in called
     assert names(tree / "runs") == {"mine"}  # where trainings go
+
+
+def test_commands_of_the_dockerfile_can_be_pasted():
+    """No <placeholders>, which a shell takes for files, and no variable but those that the text names."""
+    text = (ROOT / "Dockerfile").read_text()
+    commands = [line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#   docker")]
+    assert len(commands) >= 4
+    for line in commands:
+        assert not set("<>[]") & set(line), line
+        subprocess.run(["sh", "-n", "-c", line], check=True)
+    asked = {word.partition("=")[0] for line in commands for word in line.split("--build-arg ")[1:]}
+    assert asked <= {line.split()[1].partition("=")[0] for line in text.splitlines() if line.startswith("ARG ")}
