@@ -9,7 +9,8 @@
 #   docker build -t pan21av --build-arg TORCH=torch==2.13.0+cpu --build-arg PIP_EXTRA_INDEX_URL="$INDEX" .
 #   docker build -t pan21av --build-arg TORCH=torch --build-arg PIP_EXTRA_INDEX_URL="$INDEX" .
 #
-# An ensemble of your own, in models/mine, as the one that answers:
+# An ensemble of your own, in models/mine, as the one that answers; for TIRA, which passes no arguments, write it into
+# the line ARG MODELS below:
 #
 #   docker build -t pan21av --build-arg MODELS=mine .
 

@@ -52,27 +52,35 @@ pictures: $(READY)
 # make train DATA=documents.jsonl.xz OUT=runs/mine [CONFIG=settings.toml] [ARGS="--members 3 --vectors glove.txt"]
 # Without CONFIG it takes the recipe of the shipped ensemble, models/default.toml.
 DATA   ?=
-OUT    ?= runs/new
+OUT    ?=
 CONFIG ?=
 train: $(READY)
 	@test -n "$(DATA)" || { echo "usage: make train DATA=documents.jsonl OUT=folder [CONFIG=settings.toml] [ARGS=...]"; exit 2; }
-	$(BIN)/pan21av train $(DATA) -o $(OUT) $(if $(CONFIG),--config $(CONFIG)) $(ARGS)
+	$(BIN)/pan21av train $(DATA) -o $(or $(OUT),runs/new) $(if $(CONFIG),--config $(CONFIG)) $(ARGS)
 
-# make docker [MODELS=runs/mine]: with an ensemble of your own, which goes into models/, as the one that answers
+# make docker [MODELS=runs/mine]: with an ensemble of your own as the one that answers. It goes into models/, since an
+# image is built of nothing but this folder; members of an earlier one of that name do not stay behind.
 MODELS ?=
-OWN    := $(notdir $(MODELS))
+OWN    := $(notdir $(abspath $(MODELS)))
+THERE  := $(filter $(abspath models/$(OWN)),$(abspath $(MODELS)))
 docker:
-	@test -z "$(OWN)" || test -f "$(MODELS)/ensemble.json" || { echo "$(MODELS) holds no ensemble.json"; exit 2; }
-	@test -z "$(OWN)" || test "$(abspath $(MODELS))" = "$(abspath models/$(OWN))" || cp -rT "$(MODELS)" "models/$(OWN)"
+ifneq ($(OWN),)
+	@test -f "$(MODELS)/ensemble.json" || { echo "$(MODELS) holds no ensemble.json"; exit 2; }
+ifeq ($(THERE),)
+	@test "$(OWN)" != default || { echo "models/default is the shipped ensemble: give yours another name"; exit 2; }
+	mkdir -p models/$(OWN) && rm -f models/$(OWN)/member-*.safetensors
+	cp -R "$(MODELS)/." models/$(OWN)
+endif
+endif
 	docker build -t pan21av $(if $(OWN),--build-arg MODELS=$(OWN)) $(ARGS) .
 
-# make docker-run IN=folder-or-file OUT=folder: as the calling user, without network
+# make docker-run IN=folder-or-file [OUT=out]: as the calling user, without network
 IN  ?=
 docker-run:
 	@test -n "$(IN)" || { echo "usage: make docker-run IN=pairs.jsonl OUT=folder"; exit 2; }
-	mkdir -p $(OUT)
+	mkdir -p $(or $(OUT),out)
 	docker run --rm --network=none --user $$(id -u):$$(id -g) \
-	  -v "$(abspath $(IN)):/input$(suffix $(IN)):ro" -v "$(abspath $(OUT)):/output" $(ARGS) \
+	  -v "$(abspath $(IN)):/input$(suffix $(IN)):ro" -v "$(abspath $(or $(OUT),out)):/output" $(ARGS) \
 	  pan21av predict -i /input$(suffix $(IN)) -o /output
 
 docker-test: $(READY)

@@ -21,6 +21,8 @@ except PackageNotFoundError:  # a tree that was never installed
 
 __all__ = [
     "Embedding",
+    "EnvironmentFault",
+    "InputError",
     "PanError",
     "Verdict",
     "Verifier",
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from .commands.predict import predict
     from .commands.report import report
     from .commands.verify import verify
-    from .errors import PanError
+    from .errors import EnvironmentFault, InputError, PanError
     from .network.embedding import Embedding
     from .training.run import train
     from .verdict import Verdict
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Embedding": "network.embedding",
+    "EnvironmentFault": "errors",
+    "InputError": "errors",
     "PanError": "errors",
     "Verdict": "verdict",
     "Verifier": "verifier",

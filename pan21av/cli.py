@@ -117,7 +117,7 @@ def predict(source: str, output: str, columns: str | None, **options: Any) -> No
     run(source, output, columns=parse_columns(columns) if columns is not None else None, **options)
 
 
-@main.command()
+@main.command(short_help="One text against others, in words.")
 @click.argument("questioned", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("known", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -138,7 +138,7 @@ def verify(questioned: Path, known: tuple[Path, ...], as_json: bool, prior: floa
     click.echo(orjson.dumps(verdict_dict(verdict, prior)) if as_json else format_verdict(verdict, prior, list(texts)))
 
 
-@main.command()
+@main.command(short_help="Who of several people wrote a text, or none.")
 @click.argument("questioned", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--known", "people", required=True, type=click.Path(exists=True, path_type=Path), metavar="FOLDER",
@@ -165,7 +165,7 @@ def attribute(questioned: tuple[Path, ...], people: Path, as_json: bool, prior: 
         click.echo(f"{format_attributions(found, prior)}\n{CAUTION}")
 
 
-@main.command()
+@main.command(short_help="Keep texts of a kind, for --population.")
 @click.option("-i", "--input", "source", required=True, metavar="FILE|FOLDER", help="Files, or JSON lines.")
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file, .npz")
 @models_option
@@ -176,7 +176,7 @@ def population(source: str, output: Path, **options: Any) -> None:
     click.echo(f"{run(source, output, **options).words} -> {output}")
 
 
-@main.command()
+@main.command(short_help="Documents to style vectors.")
 @click.option("-i", "--input", "source", required=True, metavar="FILE", help='JSON lines {"id", "text"}.')
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file, .npz")
 @population_option
@@ -190,7 +190,7 @@ def embed(source: str, output: Path, **options: Any) -> None:
     run(source, output, **options)
 
 
-@main.command()
+@main.command(short_help="A page on one pair, to look at.")
 @click.argument(
     "texts", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="[A.txt B.txt]"
 )
@@ -207,6 +207,7 @@ def explain(texts: tuple[Path, ...], output: Path, source: str | None, trial: st
     from .commands.explain import explain as run
     from .commands.explain import find_trial
     from .data.readers import read_text_file
+    from .verdict import three_figures
 
     if len(texts) == 2 and source is None and trial is None:
         first, second = map(read_text_file, texts)
@@ -217,10 +218,10 @@ def explain(texts: tuple[Path, ...], output: Path, source: str | None, trial: st
     else:
         raise click.UsageError("give two text files, or -i PAIRS and --id ID")
     verdict = run(first, second, output, names=names, **options)
-    click.echo(f"{verdict.words} (probability of one author: {verdict.probability:.3f}) -> {output}")
+    click.echo(f"{verdict.words} (probability of one author: {three_figures(verdict.probability)}) -> {output}")
 
 
-@main.command()
+@main.command(short_help="Which ensemble would answer, and on what.")
 @models_option
 @device_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -233,7 +234,7 @@ def info(as_json: bool, **options: Any) -> None:
     click.echo(orjson.dumps(facts) if as_json else format_info(facts))
 
 
-@main.command()
+@main.command(short_help="The paper's tables and figures.")
 @click.argument("models", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to, instead of the ensemble's folder.")
 def report(models: str | None, output: Path | None) -> None:
@@ -243,7 +244,7 @@ def report(models: str | None, output: Path | None) -> None:
     run(models, output=output)
 
 
-@main.command("import-published")
+@main.command("import-published", short_help="The authors' weights to an ensemble.")
 @click.argument("weights", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder of the new ensemble.")
 def import_published(weights: tuple[Path, ...], output: Path) -> None:
@@ -254,7 +255,7 @@ def import_published(weights: tuple[Path, ...], output: Path) -> None:
     click.echo(f"{len(weights)} members -> {output}")
 
 
-@main.command()
+@main.command(short_help="Score answers by PAN's and forensic measures.")
 @click.option("-a", "--answers", multiple=True, required=True, help="Answers (file or directory); repeat to compare.")
 @click.option("-t", "--truth", required=True, help="PAN's truth.jsonl, or a directory that holds it.")
 @click.option("-p", "--pairs", help="The trials, for figures by length of text and kind of pair.")
@@ -279,7 +280,7 @@ def evaluate(as_json: bool, **options: Any) -> None:
         click.echo(format_report(report))
 
 
-@main.command()
+@main.command(short_help="Fit answers to labelled pairs of your own.")
 @click.option("-i", "--input", "source", required=True, metavar="FILE|DIR", help="Labelled pairs of your own.")
 @click.option("-t", "--truth", required=True, help="Their truth.jsonl, which names the authors.")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder of the new ensemble.")
@@ -298,7 +299,7 @@ def calibrate(source: str, truth: str, output: Path, **options: Any) -> None:
     click.echo(format_recalibration(run(source, truth, output, **options), output))
 
 
-@main.command()
+@main.command(short_help="Train an ensemble of your own.")
 @click.argument("data", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder of the new ensemble.")
 @click.option("--truth", type=click.Path(path_type=Path), help="PAN's truth.jsonl, if DATA is a pairs.jsonl.")

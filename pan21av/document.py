@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from .data.tokeniser import Tokens
 from .network.embedding import Embedding
-from .verdict import BOTH, TEXTS, Note
+from .verdict import BOTH, IDENTICAL, TEXTS, Note
 
 
 @dataclass(eq=False)
@@ -20,6 +20,7 @@ class Document:
     left_out: frozenset[bytes] = frozenset()  # texts of the population that must not judge it
     embedding: Embedding | None = None  # D = 1
     notes: list[tuple[str, str, str]] = field(default_factory=list)  # (kind, which of several texts, words)
+    content: bytes = b""  # a hash of what was read of it; of one token there is none
     undecidable: bool = False  # of such a text nothing can be said: it is not embedded
 
 
@@ -31,6 +32,15 @@ def document_key(texts: tuple[str, ...], left_out: frozenset[bytes]) -> bytes:
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return digest.digest() + b"".join(sorted(left_out))
+
+
+def content_key(read: Tokens) -> bytes:
+    """The same for texts that are the same once they are repaired and cut."""
+    if len(read.ids) < 2:
+        return b""
+    digest = hashlib.blake2b("\0".join(read.types).encode("utf-8", "surrogatepass"), digest_size=16)
+    digest.update(read.ids.tobytes())
+    return digest.digest()
 
 
 def texts_that_count(
@@ -62,6 +72,10 @@ def notes_on(pair: tuple[Document, Document], remarks: tuple[Note, ...]) -> tupl
         for document, where in zip(pair, TEXTS, strict=True)
         for kind, which, words in document.notes
     )
+    told = any(note.kind == "identical" for note in remarks)
+    if not told and pair[0].content and pair[0].content == pair[1].content:  # a page and its text, say
+        others = (note for note in remarks if note.kind != "contained")
+        remarks = (Note("identical", BOTH, IDENTICAL), *others)
     left_out = pair[0].left_out
     if not left_out:
         return (*remarks, *own)

@@ -18,13 +18,15 @@ CAUTION = "Research only: no forensic, legal, disciplinary or hiring decision ma
 # What a likelihood ratio compares.
 PROPOSITIONS = (
     "the person who wrote the known text wrote the questioned text too",
-    "another person wrote the questioned text, someone who writes texts of the same kind",
+    "another person, who writes texts of the same kind, wrote the questioned text",
 )
 
 
 MIN_FAMILIAR = 0.5  # from which probability on a kind of text counts as known
 
 TEXTS, BOTH = ("first text", "second text"), "both texts"  # what a note is on
+IDENTICAL = "the two are identical: the answer says no more than that a text is like itself"
+CONTAINED = "all of it stands in the other text, so it is compared with itself"
 
 
 class Note(NamedTuple):
@@ -36,6 +38,9 @@ class Note(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.where}: {self.words}"
+
+
+NO_TEXTS = Note("no text", BOTH, "one of them is missing or empty")
 
 
 def validated_bounds(manifest: dict[str, Any]) -> tuple[float, float] | None:
@@ -73,11 +78,11 @@ def compare_texts(texts: Sequence[str]) -> tuple[Note, ...]:
     for second, name in zip(known, names, strict=True):
         if first == second:
             where = BOTH if len(known) == 1 else name
-            notes.append(Note("identical", where, "the two are identical, so there is nothing to compare"))
+            notes.append(Note("identical", where, IDENTICAL))
         elif first in second:
-            notes.append(Note("contained", TEXTS[0], "all of it stands in the other text"))
+            notes.append(Note("contained", TEXTS[0], CONTAINED))
         elif second in first:
-            notes.append(Note("contained", name, "all of it stands in the other text"))
+            notes.append(Note("contained", name, CONTAINED))
     for n, name in enumerate(names):
         if known[n] in known[:n]:
             notes.append(Note("repeated", name, "the same as another of them, and counts once"))
@@ -136,6 +141,8 @@ class Verdict:
     @property
     def ratio_words(self) -> str:
         """The likelihood ratio in a sentence, with what it compares and how far it can go."""
+        if self.scores is None and self.decision is None:
+            return "No likelihood ratio: the texts do not allow a decision."
         if self.decision is None:
             return "No likelihood ratio: the members cannot tell."
         if self.log10_lr is None:
@@ -144,7 +151,8 @@ class Verdict:
         times = 10 ** abs(self.log10_lr)
         return (
             f"Likelihood ratio: log10 LR {self.log10_lr:+.2f}. The texts are {_rounded(times)} times as probable if "
-            f"{favoured} as if {other}. {bounds_words(self.bounds)}{' This one was cut there.' if self.bounded else ''}"
+            f"{favoured}, as if {other}. {bounds_words(self.bounds)}"
+            f"{' This one was cut there.' if self.bounded else ''}"
         )
 
     @property
@@ -175,7 +183,10 @@ class Verdict:
         if self.familiar is None:
             return ""
         members = self.abstained + self.same + self.different
-        return f"{self.familiar} of {members} members take it for a kind of text that they know"
+        take = "takes it for a kind of text that it knows"
+        if self.familiar != 1:
+            take = "take it for a kind of text that they know"
+        return f"{self.familiar} of {members} members {take}"
 
     def score(self, name: str) -> np.ndarray | None:
         """(M) of one of SCORES: "dml", "bfs" and "ual" are p(same author), "o2d2" is p(undecidable)."""
@@ -229,6 +240,15 @@ def verdicts(
             scores[:, :, p], float(distances[p]), remarks,
             None if familiar is None else int((familiar[:, p] >= MIN_FAMILIAR).sum()), bounds,
         )  # fmt: skip
+
+
+def three_figures(probability: float) -> str:
+    """A probability for a reader: nothing that is not certain is shown as if it were."""
+    if 0.9995 <= probability < 1:
+        return "> 0.999"
+    if 0 < probability < 0.0005:
+        return "< 0.001"
+    return f"{probability:.3f}"
 
 
 def _rounded(times: float) -> str:

@@ -18,14 +18,14 @@ from .data.batch import Batch, batch_of
 from .data.fitness import Shares
 from .data.tokeniser import Tokens, encode_all, encode_documents
 from .data.trials import Trial, trial_of
-from .document import Document, document_key, notes_on, texts_that_count
+from .document import Document, content_key, document_key, notes_on, texts_that_count
 from .network.checkpoint import Ensemble, find_ensemble, load_ensemble
 from .network.embedding import Embedding
 from .network.network import Network, Population
 from .populations import PopulationTexts, embed_among, project_population
 from .runtime.device import choose_device, describe, one_torch_thread, warn_without_kernel
 from .runtime.parallel import ordered_map, usable_cores
-from .verdict import TEXTS, Note, Verdict, compare_texts, validated_bounds, verdicts
+from .verdict import NO_TEXTS, TEXTS, Note, Verdict, compare_texts, validated_bounds, verdicts
 
 # What is embedded together: enough to share token types, little enough memory; short texts come by the hundred, long
 # ones by the dozen. Counted before texts are read: their characters tell about how many tokens they have.
@@ -247,6 +247,7 @@ class Verifier:
             document.texts = ()
             own, document.notes = texts_that_count(texts, self._fault)
             read = Tokens.join(own)
+            document.content = content_key(read)
             if fault := self._fault(read):
                 document.undecidable = True
                 document.notes.append((fault[0], "", fault[1]))
@@ -300,7 +301,7 @@ class Verifier:
         answers = self._verdicts(chunk)
         for trial, pair, remarks in zip(chunk.trials, chunk.pairs, chunk.remarks, strict=True):
             if pair is None:
-                yield trial, Verdict.unusable(self.network.n_members)
+                yield trial, Verdict.unusable(self.network.n_members, [NO_TEXTS])
             elif pair[0].undecidable or pair[1].undecidable:
                 yield trial, Verdict.unusable(self.network.n_members, notes_on(pair, remarks))
             else:

@@ -8,7 +8,7 @@ from pan21av.data.batch import batch_of, window_spans
 from pan21av.data.tokeniser import Tokens, encode_all
 from pan21av.data.trials import Trial
 from pan21av.errors import InputError
-from pan21av.verdict import Verdict
+from pan21av.verdict import NO_TEXTS, Verdict
 from pan21av.verifier import Verifier
 
 KNOWN = [prose(10, 70), prose(11, 40), prose(12, 90)]
@@ -97,7 +97,7 @@ def test_what_is_no_use(tmp_path):
 
 
 def test_what_is_no_text(verifier):
-    assert verifier.verify(QUESTIONED, [KNOWN[0], " "]) == Verdict.unusable(3)
+    assert verifier.verify(QUESTIONED, [KNOWN[0], " "]) == Verdict.unusable(3, [NO_TEXTS])
     for wrong in ([], [1], 3, [KNOWN[0], None]):
         with pytest.raises(InputError, match="is not two strings"):
             verifier.verify(QUESTIONED, wrong)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pan21av.verdict import Note, Verdict, compare_texts, ratio_bounds, verdicts
+from pan21av.verdict import Note, Verdict, compare_texts, ratio_bounds, three_figures, verdicts
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,15 @@ def test_what_it_says(probability, decision, words):
     verdict = Verdict(probability, 0, 1, 0)
     assert verdict.decision is decision
     assert verdict.words == words
+
+
+@pytest.mark.parametrize(
+    ("probability", "shown"),
+    [(1.0, "1.000"), (0.9999, "> 0.999"), (0.9995, "> 0.999"), (0.9994, "0.999"), (0.5, "0.500"), (0.0006, "0.001"),
+     (0.0004, "< 0.001"), (1e-12, "< 0.001"), (0.0, "0.000")],
+)  # fmt: skip
+def test_nothing_uncertain_is_shown_as_certain(probability, shown):
+    assert three_figures(probability) == shown
 
 
 def test_nobody_was_asked():
@@ -69,6 +78,7 @@ def test_members_that_know_the_kind_of_text():
     assert (first.familiar, second.familiar) == (2, 0)
     assert first.kind == "2 of 3 members take it for a kind of text that they know"
     assert second.kind == "0 of 3 members take it for a kind of text that they know"
+    assert replace(first, familiar=1).kind == "1 of 3 members takes it for a kind of text that it knows"
     # What they say does not depend on it.
     for one, other in zip(verdicts(scores, distances, notes), (first, second), strict=True):
         assert (one.familiar, one.kind) == (None, "")
@@ -147,10 +157,11 @@ def test_another_prior():
 
 def test_no_ratio():
     """Where the members cannot tell nothing is learnt; where validation is unknown nothing is claimed."""
-    silent, unvalidated = Verdict(0.5, 3, 0, 0, bounds=BOUNDS), Verdict(0.75, 0, 1, 0)
+    silent, unvalidated = Verdict(0.5, 3, 0, 0, np.zeros((4, 3)), bounds=BOUNDS), Verdict(0.75, 0, 1, 0)
     assert silent.log10_lr is unvalidated.log10_lr is None
     assert (silent.posterior(0.2), unvalidated.posterior(0.2)) == (0.2, None)
-    assert "cannot tell" in silent.ratio_words
+    assert "the members cannot tell" in silent.ratio_words
+    assert "the texts do not allow a decision" in Verdict.unusable(3).ratio_words
     assert "does not say how many pairs" in unvalidated.ratio_words
 
 

@@ -1,5 +1,6 @@
 """The Python interface: whatever way one asks, the answer is the same."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from pan21av.network import kernel, recurrent
 from pan21av.network.embedding import Embedding
 from pan21av.network.network import Network
 from pan21av.runtime.parallel import worker_pool
-from pan21av.verdict import Verdict
+from pan21av.verdict import NO_TEXTS, Verdict
 from pan21av.verifier import TOKENS_PER_CHUNK, TOKENS_PER_DOCUMENT, Verifier
 from pan21av.vote import SCORES
 
@@ -138,7 +139,7 @@ def test_any_unicode_either_way_round(which, request, first, second, repeat):
         np.testing.assert_array_equal(one.scores, other.scores)
         assert (one.probability, one.abstained, one.same, one.different) == count_by_hand(one)
     else:
-        assert one == Verdict.unusable(3)
+        assert one == Verdict.unusable(3, [NO_TEXTS])
 
 
 # ---- many pairs --------------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ def test_trials_keep_their_ids(verifier):
     trials = [Trial("x", (prose(1), prose(2))), Trial("", None), Trial("\ud800", (prose(2), prose(3)))]
     found = list(verifier.answer(iter(trials)))
     assert [trial for trial, _ in found] == trials
-    assert found[1][1] == Verdict.unusable(3)
+    assert found[1][1] == Verdict.unusable(3, [NO_TEXTS])
     np.testing.assert_allclose(
         probabilities([found[0][1], found[2][1]]),
         [verifier.verify(prose(1), prose(2)).probability, verifier.verify(prose(2), prose(3)).probability],
@@ -232,7 +233,7 @@ def test_worker_processes_change_nothing(verifier):
 
 def test_nothing_asked_nothing_answered(verifier):
     assert list(verifier.predict([])) == []
-    assert list(verifier.predict([None] * 40)) == [Verdict.unusable(3)] * 40
+    assert list(verifier.predict([None] * 40)) == [Verdict.unusable(3, [NO_TEXTS])] * 40
 
 
 # ---- iterators that are not read to their end --------------------------------------------------------
@@ -378,13 +379,13 @@ def test_texts_that_are_turned_away(verifier, guarded, embedded):
         [("too short", "second text")],
         [("identical", "both texts"), ("too short", "first text"), ("too short", "second text")],
         [],
-        [],
+        [("no text", "both texts")],
     ]
     assert "11 tokens, of at least 20" in found[1].notes[0].words
-    assert found[0].probability == pytest.approx(verifier.verify(long, other).probability, abs=1e-6)
     # Known by now, and turned away all the same.
     assert guarded.verify(short, long).notes[0].kind == "too short"
     assert sum(embedded) == 2 * 3
+    assert found[0].probability == pytest.approx(verifier.verify(long, other).probability, abs=1e-6)
 
 
 def test_short_texts_are_not_compared_either(guarded):
@@ -407,6 +408,28 @@ def test_texts_that_are_not_two(verifier):
         verdict = verifier.verify(first, second)
         assert [(note.kind, note.where) for note in verdict.notes] == expected
         assert verdict.scores is not None
+
+
+def test_texts_that_are_one_once_they_are_repaired(guarded):
+    """A page and its text, one with a header and one without; and two that begin alike but are not cut there."""
+    words = prose(1, 120)
+    page = "".join(f"<p>{part}</p>" for part in words.split(" of "))
+    header = f"From: a@b.c\nSubject: none\nDate: today\n\n{words}"
+    for first, second in ((words.replace(" of ", " "), page), (words, header)):
+        notes = {note.kind: note.where for note in guarded.verify(first, second).notes}
+        assert notes.pop("identical") == "both texts"
+        assert len(notes) == 1  # what was left out; not "contained", though one text holds the other
+    assert "identical" not in {note.kind for note in guarded.verify(words, f"{words} {prose(2)}").notes}
+
+
+def test_it_says_how_little_of_a_long_text_it_knows(verifier, guarded):
+    """By hand: all tokens are words of about as many letters, so their share is about that of the text."""
+    limit, words = guarded.config.max_tokens, 5000
+    (note,) = guarded.verify(prose(1, words), prose(2)).notes
+    assert (note.kind, note.where) == ("cut", "first text")
+    share = int(re.search(rf"{limit:,} tokens, (\d+)% of it", note.words)[1])
+    assert share == pytest.approx(100 * limit / words, abs=1)
+    assert verifier.verify(prose(1, 5), prose(2)).scores is not None, "without limits nothing is turned away"
 
 
 def test_nothing_embedded_nothing_compared(verifier, full_verifier, light_verifier):

@@ -303,12 +303,12 @@ def format_report(report: Report) -> str:
 
 
 def _rows(report: Report, keys: Iterable[str]) -> Iterator[str]:
-    """Of every system: all trials, half the width of the intervals, and parts of the trials."""
+    """Of every system: all trials, from where to where their intervals go (which are lopsided), parts of the trials."""
     for result in report.results:
         yield _row(result.name, (_cell(result.metrics[key]) for key in keys))
         if result.intervals:
-            halves = {key: (high - low) / 2 for key, (low, high) in result.intervals.items()}
-            yield _row("  95 %", (f"±{halves[key]:.3f}" if key in halves else "" for key in keys))
+            for end, name in enumerate(("  95 % from", "  to")):
+                yield _row(name, (_cell(result.intervals[key][end]) if key in result.intervals else "" for key in keys))
         for name, figures in {**result.by_kind, **result.by_length}.items():
             yield _row("  " + name, (_cell(figures[key]) for key in keys))
 

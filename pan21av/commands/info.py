@@ -30,10 +30,17 @@ def info(*, models: str | os.PathLike[str] | None = None, device: str = "auto") 
         "documents": splits.get("training", {}).get("documents"),
         "authors": splits.get("training", {}).get("authors"),
         "validation": figures and {key: figures[key] for key in ("auc", "overall", "ece", "non_responses")},
+        "validation_pairs": _validation_pairs(manifest),
         "calibration": manifest.get("calibration"),
         "card": str(folder / CARD) if (folder / CARD).exists() else None,
         "computing": describe(choose_device(device), usable_cores()),
     }
+
+
+def _validation_pairs(manifest: dict[str, Any]) -> int | None:
+    """What the figures rest on: a handful of pairs proves little."""
+    distances = manifest.get("distances")
+    return sum(distances["same"]) + sum(distances["different"]) if isinstance(distances, dict) else None
 
 
 def format_info(facts: dict[str, Any]) -> str:
@@ -53,6 +60,7 @@ def format_info(facts: dict[str, Any]) -> str:
         lines.append(
             f"validation  AUC {figures['auc']:.3f}, overall {figures['overall']:.3f}, calibration error "
             f"{100 * figures['ece']:.1f} %, non-responses {100 * figures['non_responses']:.1f} %"
+            + (f", of {facts['validation_pairs']:,} pairs" if facts["validation_pairs"] else "")
         )
     fitted = facts["calibration"]
     if fitted and "from" in fitted:  # on somebody's own pairs, after training

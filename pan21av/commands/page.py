@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -11,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
-from ..verdict import CAUTION, Verdict
+from ..data.batch import Batch
+from ..verdict import CAUTION, Verdict, three_figures
 from ..verifier import Verifier
-from ..vote import says_same, vote
+from ..vote import PlattScaling, says_same, vote
 from .reading import Habit, Reading, habits, readings
 from .topic import Masked, masked_verdict
 
@@ -40,23 +42,41 @@ def render(
         title=escape(f"{verdict.words}: {names[0]} / {names[1]}"),
         words=escape(verdict.words[0].upper() + verdict.words[1:]),
         tone=_tone(verdict),
-        sentence=_sentence(verdict),
+        sentence=escape(_sentence(verdict)),
         ratio=escape(_ratio(verdict, prior)),
         caution=escape(CAUTION),
         notes=_notes(verdict),
         scale=_scale(verdict.probability),
-        members=verifier.network.n_members,
-        dots=_dots(verdict),
-        scores=_scores(verdict),
-        topic=_topic(verdict, masked_verdict(verifier, texts) if verdict.scores is not None else None),
-        histogram=_histogram(verifier.ensemble.info.get("distances"), verdict.distance),
-        habits=_habits(habits(verifier, batch)),
-        reading=_reading(names, (first, second)),
+        evidence=_evidence(verifier, verdict, texts, batch),
+        reading=_reading(names, (first, second), asked=verdict.scores is not None),
         provenance=escape(
             f"pan21av {__version__}, ensemble {verifier.ensemble.name}, {verifier.network.n_members} members. "
             f"Read: {len(first.tokens):,} and {len(second.tokens):,} tokens, of at most {verifier.config.max_tokens:,}."
             + (f" Judged with {verifier.population.words}." if verifier.population else "")
         ),
+    )
+
+
+def _evidence(verifier: Verifier, verdict: Verdict, texts: tuple[str, str], batch: Batch) -> str:
+    """What the verdict rests on; nothing where no member was asked."""
+    if verdict.scores is None:
+        return ""
+    calibration = verifier.ensemble.calibration or PlattScaling()
+    moved = "" if calibration == PlattScaling() else ", made as sure as such answers have proved right"
+    members = (
+        f"Each dot is one of {verifier.network.n_members} members of the ensemble, placed at its own probability of "
+        "one author. Hollow dots abstain: they find the pair undecidable. If most abstain, the answer is 0.5; else it "
+        f"is the mean of the full ones{moved}."
+    )
+    scores = f'<p class="soft">Means over the members.</p><div class="cards">{_scores(verdict)}</div>'
+    return "\n".join(
+        [
+            f'<h2>The members</h2><p class="soft">{members}</p>{_dots(verdict)}',
+            f"<h2>Four scores</h2>{scores}",
+            _topic(verdict, masked_verdict(verifier, texts)),
+            f"<h2>How far apart</h2>{_histogram(verifier.ensemble.info.get('distances'), verdict.distance)}",
+            _habits(habits(verifier, batch)),
+        ]
     )
 
 
@@ -84,13 +104,14 @@ def _sentence(verdict: Verdict) -> str:
         return "The answer is exactly 0.5: the texts do not allow a decision."
     if verdict.decision is None:
         return "The answer is exactly 0.5: most members find the pair undecidable."
-    return f"The probability that one person wrote both is {p:.3f}; that two did, {1 - p:.3f}."
+    one, two = map(three_figures, (p, 1 - p))
+    return f"The probability that one person wrote both is {one}; that two did, {two}."
 
 
 def _ratio(verdict: Verdict, prior: float | None) -> str:
     words = verdict.ratio_words
     if prior is not None and (posterior := verdict.posterior(prior)) is not None:
-        words += f" With a prior probability of {prior:g} that of one author becomes {posterior:.3f}."
+        words += f" With a prior probability of {prior:g} that of one author becomes {three_figures(posterior)}."
     return words
 
 
@@ -98,7 +119,8 @@ def _topic(verdict: Verdict, masked: Masked | None) -> str:
     if masked is None:
         return ""
     cards = "".join(
-        f'<div class="card"><h3>{title}</h3><b>{said.probability:.3f}</b><p class="soft">{escape(said.words)}</p></div>'
+        f'<div class="card"><h3>{title}</h3><b>{escape(three_figures(said.probability))}</b>'
+        f'<p class="soft">{escape(said.words)}</p></div>'
         for title, said in (("As written", verdict), ("Content words exchanged", masked.verdict))
     )
     return (
@@ -131,13 +153,16 @@ that got much. Attention shows where it looked, not why it decided. Point at a w
 <div class="slider"><label for="share">Shade the most attended</label>
 <input id="share" type="range" min="0" max="100" value="20" step="1">
 <output for="share" id="shown">20 %</output></div>"""
+UNASKED = '<h2>The texts</h2><p class="soft">As the program reads them. No member was asked.</p>'
 WITHOUT = '<h2>The texts</h2><p class="soft">As the program reads them. This ensemble has no encoder.</p>'
 
 
-def _reading(names: tuple[str, str], readings: tuple[Reading, Reading]) -> str:
+def _reading(names: tuple[str, str], readings: tuple[Reading, Reading], asked: bool) -> str:
+    title = WITHOUT if readings[0].word is None else WITH_ENCODER
+    if not asked:  # so no attention led to an answer
+        title, readings = UNASKED, (replace(readings[0], word=None), replace(readings[1], word=None))
     every = list(zip(names, readings, strict=True))
     texts, attended = ("".join(show(name, reading) for name, reading in every) for show in (_text, _attended))
-    title = WITHOUT if readings[0].word is None else WITH_ENCODER
     return f'{title}<div class="two">{texts}</div><div class="two" style="margin-top:1rem">{attended}</div>'
 
 
@@ -212,31 +237,36 @@ def _x(value: float) -> float:
     return round(20 + 560 * min(max(value, 0.0), 1.0), 1)
 
 
+def _wide(tick: float) -> str:
+    """Labels between those at the ends and in the middle, for which a telephone has no room."""
+    return ' class="quarter"' if tick in (0.25, 0.75) else ""
+
+
 def _axis(y: int) -> str:
     anchor = {0.0: "start", 1.0: "end"}
     labels = {0.0: "two authors", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "one author"}
     ticks = "".join(
         f'<line x1="{_x(t)}" x2="{_x(t)}" y1="{y - 4}" y2="{y + 4}" stroke="currentColor" opacity=".5"/>'
-        f'<text x="{_x(t)}" y="{y + 20}" text-anchor="{anchor.get(t, "middle")}">{label}</text>'
+        f'<text x="{_x(t)}" y="{y + 20}" text-anchor="{anchor.get(t, "middle")}"{_wide(t)}>{label}</text>'
         for t, label in labels.items()
     )
     return f'<line x1="{_x(0)}" x2="{_x(1)}" y1="{y}" y2="{y}" stroke="currentColor" opacity=".5"/>{ticks}'
 
 
 def _scale(probability: float) -> str:
-    x = _x(probability)
+    x, shown = _x(probability), escape(three_figures(probability))
     return (
-        f'<svg viewBox="0 0 600 62" role="img" aria-label="probability {probability:.3f} on a scale from 0 to 1">'
+        f'<svg viewBox="0 -12 600 74" role="img" aria-label="probability {shown} on a scale from 0 to 1">'
         f'{_axis(34)}<path d="M{x} 30 l-7 -12 h14 z" fill="currentColor"/>'
         f'<text x="{min(max(x, 30), 570)}" y="13" text-anchor="middle" style="fill:currentColor;font-weight:700">'
-        f"{probability:.3f}</text></svg>"
+        f"{shown}</text></svg>"
     )
 
 
 def _dots(verdict: Verdict) -> str:
     p_same, p_undecidable = verdict.score("ual"), verdict.score("o2d2")
-    if p_same is None or p_undecidable is None:
-        return "<p>No member was asked.</p>"
+    assert p_same is not None
+    assert p_undecidable is not None
     abstains = vote(p_same[:, None], p_undecidable[:, None]).abstains[:, 0]
     stacked: dict[int, int] = {}
     marks = []
@@ -248,7 +278,8 @@ def _dots(verdict: Verdict) -> str:
         word = "abstains; it would say" if silent else "says"
         marks.append(
             f'<circle class="{colour}" cx="{_x(column / 40)}" cy="{-level * 13}" r="5.5" fill="{fill}" '
-            f'stroke="currentColor" stroke-width="1.5"><title>a member {word} {value:.3f}</title></circle>'
+            f'stroke="currentColor" stroke-width="1.5"><title>a member {word} {escape(three_figures(value))}</title>'
+            "</circle>"
         )
     height = 13 * max(stacked.values(), default=0) + 14
     said = f"{verdict.same} for one author, {verdict.different} for two, {verdict.abstained} abstain"
@@ -263,7 +294,8 @@ def _scores(verdict: Verdict) -> str:
     cards = []
     for key, (name, meaning) in MEANINGS.items():
         values = verdict.score(key)
-        shown = "–" if values is None else f"{float(values.mean()):.3f}"
+        assert values is not None
+        shown = escape(three_figures(float(values.mean())))
         cards.append(
             f'<div class="card"><h3>{name} <span class="soft">p<sub>{key.upper()}</sub></span></h3><b>{shown}</b>'
             f'<p class="soft">{meaning}.</p></div>'

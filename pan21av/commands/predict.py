@@ -109,12 +109,16 @@ def predict(
 
 def _tell(report: dict[str, Any], answers: Path) -> None:
     if report["notes"]:
-        log.info("notes: %s", ", ".join(f"{kind} ({count} pairs)" for kind, count in report["notes"].items()))
+        log.info("notes: %s", ", ".join(f"{kind} ({_pairs(n)})" for kind, n in report["notes"].items()))
     log.info(
-        "%d pairs in %.1f s (%.2f a second), %d non-responses -> %s",
-        report["pairs"] - report["resumed_after"], report["seconds"], report["pairs_per_second"],
+        "%s in %.1f s (%.2f a second), %d non-responses -> %s",
+        _pairs(report["pairs"] - report["resumed_after"]), report["seconds"], report["pairs_per_second"],
         report["non_responses"], answers,
     )  # fmt: skip
+
+
+def _pairs(count: int) -> str:
+    return "1 pair" if count == 1 else f"{count} pairs"
 
 
 def _population(place: str | os.PathLike[str], ensemble: Path, trials: TrialFile, found: Inspection) -> PopulationTexts:

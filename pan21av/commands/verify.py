@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from ..verdict import CAUTION, PROPOSITIONS, Verdict
+from ..verdict import CAUTION, PROPOSITIONS, Verdict, three_figures
 from .population import load_verifier
+
+TERMINAL = 80  # columns
 
 
 def format_verdict(verdict: Verdict, prior: float | None = None, known: Sequence[str] = ()) -> str:
     """Some lines for a terminal; `known` are names for "known text 1", "known text 2" and so on."""
-    lines = [f"{_capital(verdict.words)} (probability of one author: {verdict.probability:.3f}).", verdict.ratio_words]
+    lines = [f"{_capital(verdict.words)} (probability of one author: {three_figures(verdict.probability)})."]
+    lines.append(textwrap.fill(verdict.ratio_words, TERMINAL))
     if prior is not None and (posterior := verdict.posterior(prior)) is not None:
-        lines.append(f"With a prior probability of {prior:g} that of one author becomes {posterior:.3f}.")
+        lines.append(f"With a prior probability of {prior:g} that of one author becomes {three_figures(posterior)}.")
     lines.append(CAUTION)
     names = {f"known text {number}": name for number, name in enumerate(known, 1)}
     lines += [f"Note: {names.get(note.where, note.where)}: {note.words}." for note in verdict.notes]
+    if verdict.scores is None:
+        return "\n".join([*lines, "No member was asked."])
     lines.append(
         f"Of {verdict.abstained + verdict.same + verdict.different} members {verdict.abstained} abstained, "
         f"{verdict.same} said same, {verdict.different} different."

@@ -79,14 +79,15 @@ class Limits:
         """Why no decision is possible on such a text, (kind, words); None if it is."""
         if short := self.too_short(shares.tokens):
             return short
+        words = max(1, round(shares.words * shares.tokens))
+        # Before the share of words: in a script without spaces a token is half a sentence, and every other one a mark.
+        if self._below(-shares.foreign, -self.max_foreign, words):
+            return "language", f"another script: {shares.foreign:.0%} of its letters are unknown to this ensemble"
         if self._below(shares.words, self.min_words, shares.tokens):
             return (
                 "no words",
                 f"hardly any words: {shares.words:.0%} of its tokens; the rest is numbers, signs, mark-up",
             )
-        words = max(1, round(shares.words * shares.tokens))
-        if self._below(-shares.foreign, -self.max_foreign, words):
-            return "language", f"another script: {shares.foreign:.0%} of its letters are unknown to this ensemble"
         if self._below(shares.common, self.min_common, words):
             return "language", f"another language: {shares.common:.0%} of its words are among the commonest of training"
         if self._below(-shares.unknown, -self.max_unknown, words):

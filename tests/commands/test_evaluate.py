@@ -98,8 +98,8 @@ def test_command(folder, command):
         "ECE": "0.050", "no resp": "0.500",
     }  # fmt: skip
     rows = [
-        "95 %", "SA_SF", "SA_DF", "DA_SF", "DA_DF", "SA_DF + DA_SF", "SA_SF + DA_SF", "SA_DF + DA_DF", "SA_SF + DA_DF",
-        "0-99 words",
+        "95 % from", "to", "SA_SF", "SA_DF", "DA_SF", "DA_DF", "SA_DF + DA_SF", "SA_SF + DA_SF", "SA_DF + DA_DF",
+        "SA_SF + DA_DF", "0-99 words",
     ]  # fmt: skip
     at = table.index("")
     assert [line[:16].strip() for line in table[2:at]] == rows

@@ -15,6 +15,7 @@ TRAINED = {
         "ensemble_o2d2": {"auc": 0.98765, "overall": 0.9, "ece": 0.0123, "non_responses": 0.056, "F1": 0.1},
         "dml": {"auc": 0.5},
     },
+    "distances": {"edges": [0, 1, 2], "same": [600, 30], "different": [400, 300]},
 }
 
 
@@ -37,7 +38,7 @@ def test_about_ten_lines(trained, command):
         "tokeniser": "pan21av-1",
         "trained": "2026-11-18",
         "on": "12,345 documents by 678 authors",
-        "validation": "AUC 0.988, overall 0.900, calibration error 1.2 %, non-responses 5.6 %",
+        "validation": "AUC 0.988, overall 0.900, calibration error 1.2 %, non-responses 5.6 %, of 1,330 pairs",
         "card": str(trained / "MODEL_CARD.md"),
     }
     assert computing.startswith("cpu, ")

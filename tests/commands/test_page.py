@@ -18,6 +18,7 @@ from pan21av.verifier import Verifier
 HOSTILE = """He said "it's <script>alert(1)</script> & 'that' <img src=x onerror=alert(2)> </div>".
 
 A second paragraph, $title ${scale} {texts} %s -- and the end ... """
+ASKED = Verdict(0.25, 0, 0, 5, np.full((4, 5), 0.25), 1.5)
 DISTANCES = {"edges": [0, 1, 2, 40], "same": [5, 3, 1], "different": [1, 3, 6]}
 
 
@@ -141,6 +142,23 @@ def test_scores_are_means(page_of):
     ]  # fmt: skip
 
 
+def test_what_becomes_of_the_mean(tmp_path):
+    """An ensemble that recalibrates does not answer with the mean of what its members say."""
+    for scale, true in ((1.0, False), (1.3, True)):
+        folder = write_random_ensemble(tmp_path / f"{scale}", calibration={"shift": 0.0, "scale": scale})
+        verifier = Verifier.load(folder, threads=1)
+        seen = Page(render(verifier, replace(ASKED, scores=np.full((4, 3), 0.25)), ("one", "two"), ("a", "b"))).text
+        assert ("the mean of the full ones, made as sure as such answers have proved right." in seen) is true
+        assert ("the mean of the full ones." in seen) is not true
+
+
+def test_nothing_uncertain_is_certain(page_of):
+    seen = page_of(Verdict(0.9999, 0, 5, 0, np.full((4, 5), 0.9999), 1.5))
+    assert "wrote both is > 0.999; that two did, < 0.001." in seen.text
+    assert "1.000" not in seen.text
+    assert "0.000" not in seen.text
+
+
 def test_distances_by_hand(page_of):
     """At 1.5, those of the first two bins are closer: 8 of 9, and 4 of 10."""
     seen = page_of(Verdict(0.25, 0, 0, 5, np.full((4, 5), 0.25), 1.5))
@@ -158,7 +176,11 @@ def test_caution_and_notes(page_of):
 
 
 def test_nobody_was_asked(page_of):
+    """Then there is nothing to show but the texts: two words have no habits, and no attention led anywhere."""
     seen = page_of(Verdict.unusable(5, [Note("too short", "first text", "too short: 1 token")]))
+    for absent in ("The members", "Four scores", "How far apart", "Habits", "attention", "attended"):
+        assert absent not in seen.text
+    assert not seen.all("input")
     assert "Cannot tell" in seen.text
     assert "the texts do not allow a decision" in seen.text
     assert "first text: too short: 1 token" in seen.text
@@ -173,7 +195,7 @@ def test_habits_are_data(verifier, monkeypatch):
     """Words of a text may be mark-up."""
     found = [Habit("<u>the</u>", 12.34, 0.0, 5.06)], [Habit("…ing & of", 1.0, 2.0, 3.0)]
     monkeypatch.setattr("pan21av.commands.page.habits", lambda *_: found)
-    seen = Page(render(verifier, Verdict.unusable(5), ("one", "two"), ("a", "b")))
+    seen = Page(render(verifier, ASKED, ("one", "two"), ("a", "b")))
     assert not seen.all("u")
     common, apart = seen.text.split("Habits")[1].split("Different")
     assert re.search(r"In common.*<u>the</u>\s*12\.3\s*0\.0\s*5\.1", common)
@@ -182,7 +204,7 @@ def test_habits_are_data(verifier, monkeypatch):
 
 def test_habits_that_are_not_worth_showing(verifier, monkeypatch):
     monkeypatch.setattr("pan21av.commands.page.habits", lambda *_: ([], []))
-    seen = Page(render(verifier, Verdict.unusable(5), ("one", "two"), ("a", "b")))
+    seen = Page(render(verifier, ASKED, ("one", "two"), ("a", "b")))
     assert seen.text.count("Nothing worth showing.") == 2
 
 

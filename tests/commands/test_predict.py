@@ -192,3 +192,29 @@ def test_ratios_beside_details(tmp_path):
         else:
             assert 10 ** float(row["log10_lr"]) == pytest.approx(np.clip(value / (1 - value), 1 / 20, 30), rel=1e-3)
     assert rows[-1]["log10_lr"] == ""
+
+
+def test_notes_are_counted_and_summed_up_but_are_no_answers(tmp_path, caplog):
+    """By pair, not by text: the first has two notes of one kind, the fourth has one of two kinds."""
+    limits = {"min_tokens": 20, "min_words": 0, "min_common": 0, "max_unknown": 1, "max_foreign": 1}
+    ensemble = write_random_ensemble(tmp_path / "guarded", limits=limits)
+    short, page = prose(1, 5), "".join(f"<p>{prose(n)}</p>" for n in range(3))
+    pairs = {
+        "a": (short, prose(2, 6)),
+        "b": (prose(3), prose(4)),
+        "c": (page, prose(5)),
+        "d": (short, page),
+        "e": ("", ""),
+    }
+    source = write_pairs(tmp_path / "pairs.jsonl", pairs)
+    with caplog.at_level("INFO", "pan21av"):
+        report = predict(str(source), tmp_path / "out", models=ensemble)
+    counts = {"too short": 2, "mark-up": 2, "no text": 1}
+    assert {kind: report["notes"].get(kind) for kind in counts} == counts
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["notes"] == report["notes"]
+    (line,) = [message for message in caplog.messages if message.startswith("notes: ")]
+    for said in ("too short (2 pairs)", "mark-up (2 pairs)", "no text (1 pair)"):
+        assert said in line
+    answers = [json.loads(line) for line in (tmp_path / "out" / "answers.jsonl").read_text().splitlines()]
+    assert [set(answer) for answer in answers] == [{"id", "value"}] * 5
+    assert [answer["value"] == 0.5 for answer in answers] == [True, False, False, True, True]

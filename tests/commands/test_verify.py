@@ -59,6 +59,17 @@ def test_notes_are_told(tiny_ensemble, command):
     assert "both texts: the two are identical" in done.stdout.decode()
 
 
+def test_nobody_is_said_to_abstain_who_was_not_asked(tmp_path, command):
+    limits = {"min_tokens": 500, "min_words": 0, "min_common": 0, "max_unknown": 1, "max_foreign": 1}
+    ensemble = write_random_ensemble(tmp_path / "models", limits=limits)
+    shown = command("verify", "a.txt", "b.txt", "--models", ensemble).stdout.decode()
+    assert "Cannot tell (probability of one author: 0.500)." in shown
+    assert "first text: too short" in shown
+    assert shown.endswith("No member was asked.\n")
+    assert "abstained" not in shown
+    assert "members cannot tell" not in shown
+
+
 def test_several_known_texts_and_a_prior(tmp_path, command):
     """Files and folders together; what one does in Python says the same."""
     distances = {"edges": [0, 40], "same": [300], "different": [500]}
@@ -73,7 +84,8 @@ def test_several_known_texts_and_a_prior(tmp_path, command):
     assert report["posterior"] == verdict.posterior(0.1)
     assert len(report["propositions"]) == 2
     shown = command(*arguments).stdout.decode()
-    assert verdict.ratio_words in shown
+    assert max(map(len, shown.splitlines())) <= 90  # the ratio is several sentences
+    assert verdict.ratio_words in " ".join(shown.split())
     assert f"With a prior probability of 0.1 that of one author becomes {verdict.posterior(0.1):.3f}." in shown
     (tmp_path / "more" / "copy.txt").write_text(prose(0))
     noted = command("verify", "a.txt", "b.txt", "more", "--models", ensemble).stdout.decode()

@@ -73,6 +73,13 @@ def test_other_languages_are_turned_away(shipped, language):
         assert fault[0] == "language", (language, fault)
 
 
+def test_a_script_without_spaces_is_not_taken_for_no_words():
+    """Of Japanese every other token is a mark: what it lacks are letters that training knew, not words."""
+    limits = Limits(min_tokens=40, min_words=0.56, min_common=0.2, max_unknown=0.5, max_foreign=0.2)
+    assert "script" in limits.fault(Shares(1000, 0.5, 0.0, 1.0, 0.95))[1]
+    assert limits.fault(Shares(1000, 0.3, 0.4, 0.1, 0.0))[0] == "no words"
+
+
 @pytest.mark.parametrize("kind", ENGLISH)
 def test_odd_english_is_read(shipped, kind):
     vocabulary, limits = shipped

@@ -76,6 +76,7 @@ def test_the_authors_weights_read_raw_texts(tmp_path):
     spaced = Verifier(ensemble, raw.device, 1)
     expected = spaced.verify(*(" ".join(tokens) for tokens in cut))
     found = raw.verify(*texts)
+    assert raw.ensemble.limits is None  # nothing is known of what they were trained on, so nothing is turned away
     for name in ("dml", "bfs", "ual", "o2d2"):
         assert found.score(name) == pytest.approx(expected.score(name), abs=1e-6)
     assert [reading.tokens for reading in readings(raw, texts)[0]] == cut

@@ -47,6 +47,17 @@ document.getElementById("f").onload = () => {
         Math.min(r.right, s.right) - Math.max(r.left, s.left) > 1 &&
         Math.min(r.bottom, s.bottom) - Math.max(r.top, s.top) > 1)
       report.overlaps.push(a.tagName + " / " + b.tagName + ": " + a.textContent.slice(0, 40));
+  const words = [...d.querySelectorAll("svg text")].map(e => [e, e.getBoundingClientRect()]).filter(([, r]) => r.width);
+  report.labels = words.length;
+  report.small = words.filter(([, r]) => r.height < 11).map(([e]) => e.textContent);
+  report.clipped = words.filter(([e, r]) => {
+    const s = e.ownerSVGElement.getBoundingClientRect();
+    return r.left < s.left - 1 || r.right > s.right + 1 || r.top < s.top - 1 || r.bottom > s.bottom + 1;
+  }).map(([e]) => e.textContent);
+  report.touching = [];
+  for (const [a, r] of words) for (const [b, s] of words)
+    if (a !== b && r.left < s.right + 4 && s.left < r.right + 4 && r.top < s.bottom - 3 && s.top < r.bottom - 3)
+      report.touching.push(a.textContent + " / " + b.textContent);
   report.requests = w.performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith("data:"));
   report.scripts = d.querySelectorAll("script").length;
   const word = d.querySelector(".text i");
@@ -109,6 +120,8 @@ def test_in_a_browser(page, tmp_path, width):
     assert report["scripts"] == 1
     assert report["overflow"] <= 0
     assert report["overlaps"] == []
+    assert report["labels"] == (8 if width == 375 else 12)  # without the quarters of either axis on a telephone
+    assert report["small"] == report["clipped"] == report["touching"] == []
     shaded, total = report["shaded"], report["total"]
     assert total == 2 * 903
     assert shaded["0"] == 0

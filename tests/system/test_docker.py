@@ -2,17 +2,21 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
 import uuid
 
 import pytest
-from support import HANGS, ROOT, SHARED
+from support import HANGS, LAX_LIMITS, ROOT, SHARED, write_random_ensemble
 
 from pan21av.commands.predict import predict
 
 IMAGE = "pan21av-test"
+IGNORED = shutil.ignore_patterns(
+    ".venv", ".tira", ".git", "runs", "out", "build", "*.egg-info", "__pycache__", ".*_cache"
+)
 STAND_IN = 192_000_000  # a wheel that ../shared/docker's base image carries, and the real one does not
 
 
@@ -212,8 +216,7 @@ def steps(output):
 
 def test_a_code_change_does_not_install_torch_again(image, tmp_path):
     copy = tmp_path / "copy"
-    ignored = shutil.ignore_patterns(".venv", ".git", "runs", "out", "build", "*.egg-info", "__pycache__", ".*_cache")
-    shutil.copytree(ROOT, copy, symlinks=True, ignore=ignored)
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=IGNORED)
     with (copy / "pan21av" / "vote.py").open("a") as file:
         file.write(f"\n# {uuid.uuid4()}\n")
     done = docker("build", "-t", f"{IMAGE}-changed", copy, env={**os.environ, "BUILDKIT_PROGRESS": "plain"})
@@ -232,3 +235,35 @@ def test_the_real_tira_client(image, folders, expected):
         ["tira-run", *map(str, arguments), "--command", command], check=True, capture_output=True, timeout=HANGS
     )
     assert {a["id"]: a["value"] for a in tira_check(folders / "out")} == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.skipif(not shutil.which("tira-cli"), reason="no tira-cli here: pip install tira")
+def test_the_readme_takes_an_own_ensemble_to_tira(image, folders, tmp_path):
+    """`code-submission --dry-run` of a tree with an ensemble of its own. TIRA's list of datasets, which it would
+    download, is put where it keeps such; from there on all is real: git, build, run, check of the output."""
+    tree = tmp_path / "tree"
+    shutil.copytree(ROOT, tree, symlinks=True, ignore=IGNORED)
+    write_random_ensemble(tree / "models" / "mine", limits=LAX_LIMITS)
+    text = (tree / "Dockerfile").read_text()
+    (tree / "Dockerfile").write_text(re.sub("^ARG MODELS=.*", "ARG MODELS=mine", text, flags=re.MULTILINE))
+    for arguments in ("init -q", "remote add origin ./", "add .", "-c user.name=a -c user.email=a@b commit -q -m own"):
+        subprocess.run(["git", *arguments.split()], cwd=tree, check=True)
+    dataset = {"id": "pairs", "default_task": "av", "mirrors": {"inputs": {}}, "format": ["*.jsonl"]}
+    datasets = tmp_path / "tira" / ".archived" / "v1" / "datasets" / "all"
+    datasets.parent.mkdir(parents=True)
+    datasets.write_text(json.dumps([dataset]))
+    done = subprocess.run(
+        ["tira-cli", "code-submission", "--dry-run", "--path", str(tree), "--task", "av", "--dataset", "pairs",
+         "--command", "pan21av predict -i $inputDataset -o $outputDir"],
+        capture_output=True, timeout=HANGS,
+        env={**os.environ, "TIRA_CACHE_DIR": str(tmp_path / "tira"), "TIRA_INPUT_DATASET": str(folders / "in"),
+             "TERM": "dumb"},
+    )  # fmt: skip
+    told = done.stdout.decode() + done.stderr.decode()
+    built = re.search(r"embedded into the docker image (\S+)\.", told)
+    if built:
+        docker("rmi", "-f", built[1])
+    assert done.returncode == 0, told[-3000:]
+    assert "is clean" in told
+    assert "ensemble mine: 3 members" in told
+    assert "produced valid outputs" in told

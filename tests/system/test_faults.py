@@ -18,9 +18,21 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import generated_corpus
 import numpy as np
 import pytest
-from support import FITTED, HANGS, LAX_LIMITS, TINY, TINY_FULL, WORDS, random_network, write_random_ensemble
+from support import (
+    FITTED,
+    HANGS,
+    LAX_LIMITS,
+    ROOT,
+    TINY,
+    TINY_FULL,
+    WORDS,
+    prose,
+    random_network,
+    write_random_ensemble,
+)
 
 from pan21av.commands.predict import ANSWERS_KEPT, predict
 from pan21av.data.tokeniser import CHARS_PER_TOKEN
@@ -346,6 +358,55 @@ def test_killed_with_a_population_of_its_own_texts(long_run, tmp_path):
     texts = [json.loads((place / "run.json").read_bytes())["population"] for place in (out, tmp_path / "whole")]
     assert texts[0] == texts[1]
     assert texts[0]["texts"] == 300
+
+
+INTERRUPTED_AT = """import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["INTERRUPTED_AT"]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize("module", ["pan21av.cli", "click", "orjson", "pan21av.commands.predict", "torch"])
+def test_ctrl_c_in_the_first_tenth_of_a_second(tiny_ensemble, tmp_path, process, module):
+    """While Python still loads what the command needs: a line and 130, no traceback and no folder."""
+    (tmp_path / "early").mkdir()
+    (tmp_path / "early" / "sitecustomize.py").write_text(INTERRUPTED_AT)
+    (tmp_path / "pairs.jsonl").write_text(json.dumps({"id": "a", "pair": [prose(1), prose(2)]}))
+    path = os.pathsep.join([str(tmp_path / "early"), str(ROOT)])
+    done = process("predict", "-i", "pairs.jsonl", "-o", "out", "--models", tiny_ensemble,
+                   env={"PYTHONPATH": path, "INTERRUPTED_AT": module})  # fmt: skip
+    assert done.returncode == 130
+    assert done.stderr.decode().startswith("pan21av: interrupted")
+    assert b"Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_pictures_without_chatter_on_fonts(tmp_path, process):
+    """matplotlib tells of its fonts where it has no cache of them yet."""
+    pytest.importorskip("matplotlib")
+    rows = [{"id": str(n), "value": 0.1 + 0.2 * n, "same": n > 1} for n in range(4)]
+    for name, keys in (("answers.jsonl", ("id", "value")), ("truth.jsonl", ("id", "same"))):
+        (tmp_path / name).write_text("\n".join(json.dumps({key: row[key] for key in keys}) for row in rows))
+    done = process("evaluate", "-a", "answers.jsonl", "-t", "truth.jsonl", "-o", "figures",
+                   env={"MPLCONFIGDIR": str(tmp_path / "empty")})  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert (tmp_path / "figures" / "roc.png").exists()
+    assert b"font" not in done.stderr.lower()
+
+
+def test_a_training_that_cannot_be_leaves_nothing(tmp_path, command):
+    """Two authors are too few, and it says how many are needed."""
+    generated_corpus.write(tmp_path / "documents.jsonl", generated_corpus.documents(2))
+    done = command("train", "documents.jsonl", "-o", "mine", "--preset", "light", "--members", "1")
+    assert done.returncode == 2
+    assert b"2 of 2 in all" in done.stderr
+    assert b"each part needs 4 such authors" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["documents.jsonl"]
 
 
 @pytest.mark.parametrize(("number", "send"), [(signal.SIGTERM, os.kill), (signal.SIGINT, os.killpg)])

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 
 import pytest
 from safetensors import safe_open
@@ -12,6 +13,7 @@ from pan21av.network.checkpoint import find_ensemble, load_ensemble
 from pan21av.training.card import model_card
 from pan21av.training.limits import min_tokens
 from pan21av.training.settings import load_settings
+from pan21av.verifier import Verifier
 
 FOLDER = ROOT / "models" / "default"
 N_MEMBERS = 21
@@ -92,3 +94,30 @@ def test_it_was_made_by_the_shipped_recipe(manifest):
     card = (FOLDER / "MODEL_CARD.md").read_text("utf-8")
     assert card == model_card(manifest, (ROOT / "models" / "default.md").read_text("utf-8"))
     assert f"fewer than {min_tokens(settings)} tokens" in card
+
+
+def test_200_pairs_across_ten_languages():
+    """Every two of them, and each with English either way round: all 0.5, each with its reason."""
+    languages = json.loads((ROOT / "tests" / "data" / "languages.json").read_text("utf-8"))
+    rng = random.Random(1)
+    texts = [[" ".join(rng.choices(said, k=60)) for _ in range(2)] for said in languages.values()]
+    english = json.loads((ROOT / "examples" / "pairs.jsonl").read_text("utf-8").splitlines()[0])["pair"]
+    pairs = [(one[0], other[1]) for one in texts for other in texts]
+    pairs += [pair for said in texts for text in said for e in english for pair in ((text, e), (e, text))]
+    pairs += [(said[n], said[1 - n]) for said in texts for n in (0, 1)]
+    assert len(texts) == 10
+    assert len(pairs) == 200
+    for verdict in Verifier.load().predict(pairs):
+        kinds = {note.kind for note in verdict.notes}
+        assert verdict.probability == 0.5
+        assert "language" in kinds
+        assert "too short" not in kinds  # which would be a reason, but not this one
+
+
+@pytest.mark.parametrize("characters", [60, 300])
+def test_a_few_words_say_next_to_nothing(characters):
+    """The examples, cut: no answer farther than 0.15 from a half."""
+    lines = (ROOT / "examples" / "pairs.jsonl").read_text("utf-8").splitlines()
+    pairs = [tuple(text[:characters] for text in json.loads(line)["pair"]) for line in lines]
+    for verdict in Verifier.load().predict(pairs):
+        assert abs(verdict.probability - 0.5) <= 0.15
