@@ -21,10 +21,9 @@ typedef int32_t NAME(ivec) __attribute__((vector_size(VL * 4), aligned(4), may_a
 
 INLINE VEC NAME(splat)(float x) { return x - (VEC){0}; }
 
+#if VL < 16
 INLINE VEC NAME(clamp)(VEC x, float bound) {
-#if VL == 16
-    return (VEC)_mm512_max_ps(_mm512_min_ps((__m512)x, _mm512_set1_ps(bound)), _mm512_set1_ps(-bound));
-#elif VL == 8
+#if VL == 8
     return (VEC)_mm256_max_ps(_mm256_min_ps((__m256)x, _mm256_set1_ps(bound)), _mm256_set1_ps(-bound));
 #elif defined(HAVE_X86)
     return (VEC)_mm_max_ps(_mm_min_ps((__m128)x, _mm_set1_ps(bound)), _mm_set1_ps(-bound));
@@ -34,19 +33,31 @@ INLINE VEC NAME(clamp)(VEC x, float bound) {
     return (VEC)((~(over | under) & (IVEC)x) | (over & (IVEC)hi) | (under & (IVEC)lo));
 #endif
 }
+#endif
 
 /* 2^x for |x| <= 30 (clamped: beyond that sigmoid and tanh are flat to 1e-9): a polynomial on
  * [-1/2, 1/2], relative error 1e-7, and the integer part put into the exponent. */
 INLINE VEC NAME(exp2)(VEC x) {
+#if VL == 16
+    /* Instructions of its own round, and scale by a power of two; what is small needs no bound. */
+    x = (VEC)_mm512_min_ps((__m512)x, _mm512_set1_ps(30.0f));
+    VEC whole = (VEC)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    VEC f = x - whole;
+#else
     x = NAME(clamp)(x, 30.0f);
     VEC shifted = x + 12582912.0f; /* 1.5 * 2^23: the low bits now hold round(x) */
     VEC f = x - (shifted - 12582912.0f);
+#endif
     VEC p = f * 0.00134004f + 0.00967604f;
     p = p * f + 0.05550327f;
     p = p * f + 0.24022107f;
     p = p * f + 0.69314721f;
     p = p * f + 1.00000008f;
+#if VL == 16
+    return (VEC)_mm512_scalef_ps((__m512)p, (__m512)whole);
+#else
     return (VEC)((IVEC)p + ((IVEC)shifted << 23));
+#endif
 }
 #define LOG2E 1.44269504f
 INLINE VEC NAME(tanh)(VEC x) {
@@ -64,9 +75,11 @@ static int NAME(activations)(int32_t count, const float *x, float *tanh_x, float
 }
 
 INLINE float NAME(sum)(VEC x) {
-    float total = 0;
-    for (int i = 0; i < VL; i++) total += x[i];
-    return total;
+    float part[VL];
+    AT(part) = x;
+    for (int half = VL / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) part[i] += part[i + half];
+    return part[0];
 }
 
 /* ---- small matrix products, n a multiple of VL ------------------------------------------- */
@@ -140,6 +153,7 @@ typedef struct {
     float *states;              /* (p, 2, stride): h of both directions */
     float *cells;               /* (BLOCK, stride) */
     float *sink;                /* (4, stride): where rows past their end may read and write */
+    float *dots;                /* (p, VL): sums to the energies of the attention */
     float *energies;            /* (p): attention, first energies, then weights */
     float *panels;              /* (2, H, G): recurrent weights in the order in which step() and step_rest() read them */
     float *scales;              /* (4 rest): of the gates of units that fill no vector, before 2^x */
@@ -259,6 +273,11 @@ INLINE void NAME(step_rest)(const Shape *s, const int first, const int keep, con
     }
 }
 
+/* Into the second-level cache, for the next step: rows lie all over a table that no cache holds. */
+INLINE void NAME(prefetch)(const float *row, int floats) {
+    for (int i = 0; i < floats; i += 16) __builtin_prefetch(row + i, 0, 2);
+}
+
 /* Both directions over all sequences of a block. */
 INLINE void NAME(recur)(const Shape *s, const Inputs *in, Block *b, const int keep) {
     const ptrdiff_t stride = s->stride, pos = 2 * stride, main = MAIN(s);
@@ -272,7 +291,9 @@ INLINE void NAME(recur)(const Shape *s, const Inputs *in, Block *b, const int ke
                 if (step >= b->length[r]) continue;
                 int t = d ? b->length[r] - 1 - step : step;
                 ptrdiff_t p = (ptrdiff_t)r * b->steps + t;
-                input[rows] = in->rows + ((size_t)in->ids[b->start[r] + t] * 2 + d) * s->gates;
+                const int32_t *id = in->ids + b->start[r] + t;
+                input[rows] = in->rows + ((size_t)*id * 2 + d) * s->gates;
+                if (step + 1 < b->length[r]) NAME(prefetch)(in->rows + ((size_t)id[d ? -1 : 1] * 2 + d) * s->gates, s->gates);
                 state[rows] = b->states + p * pos + d * stride;
                 before[rows] = step ? state[rows] + (d ? pos : -pos) : b->sink;
                 cell[rows] = b->cells + r * stride;
@@ -306,52 +327,48 @@ INLINE void NAME(recur)(const Shape *s, const Inputs *in, Block *b, const int ke
         }
 }
 
-/* tanh(h W + b) for `rows` positions and `vecs` vectors, kept in `hidden` or dotted with v. */
-INLINE void NAME(tile_attention)(const Shape *s, const Inputs *in, const int rows, const int vecs,
-                                 const float *states, int j, float *energies, float *hidden) {
+/* tanh(h W + b) for TILE_ROWS positions and `vecs` vectors, kept in `hidden` or dotted with v: (p, VL), to be summed. */
+INLINE void NAME(tile_attention)(const Shape *s, const Inputs *in, const int vecs, const float *states, int j,
+                                 float *dots, float *hidden) {
     const ptrdiff_t pos = 2 * (ptrdiff_t)s->stride;
     VEC acc[TILE_ROWS][2];
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < TILE_ROWS; r++)
         for (int v = 0; v < vecs; v++) acc[r][v] = CAT(in->att_bias + j + v * VL);
     for (int d = 0; d < 2; d++) {
         const float *w = in->att_matrix + (ptrdiff_t)d * s->hidden * s->width + j;
         for (int k = 0; k < s->hidden; k++, w += s->width)
-            for (int r = 0; r < rows; r++)
+            for (int r = 0; r < TILE_ROWS; r++)
                 for (int v = 0; v < vecs; v++)
                     acc[r][v] += states[r * pos + d * s->stride + k] * CAT(w + v * VL);
     }
-    for (int r = 0; r < rows; r++) {
-        VEC dot = (VEC){0};
+    for (int r = 0; r < TILE_ROWS; r++) {
+        VEC dot = j ? AT(dots + r * VL) : (VEC){0};
         for (int v = 0; v < vecs; v++) {
             VEC y = NAME(tanh)(acc[r][v]);
             dot += y * CAT(in->att_vector + j + v * VL);
             if (hidden) AT(hidden + r * s->width + j + v * VL) = y;
         }
-        energies[r] += NAME(sum)(dot);
+        AT(dots + r * VL) = dot;
     }
 }
 
-/* Attention weights of every position into b->energies (0 past the end), pooled states out. */
+/* Attention weights of every position into b->energies (0 past the end), pooled states out. Tiles go on from one
+ * sequence to the next, over positions past an end too: what they make of those is never read. */
 static void NAME(attend)(const Shape *s, const Inputs *in, Block *b, float *pooled, float *hidden) {
-    const ptrdiff_t pos = 2 * (ptrdiff_t)s->stride;
-    memset(b->energies, 0, (size_t)b->rows * b->steps * 4);
+    const ptrdiff_t pos = 2 * (ptrdiff_t)s->stride, positions = (ptrdiff_t)b->rows * b->steps;
+    for (int j = 0; j < s->width; j += 2 * VL)
+        for (ptrdiff_t p = 0; p < positions; p += TILE_ROWS) {
+            float *keep = hidden ? hidden + p * s->width : NULL;
+            if (j + VL < s->width) NAME(tile_attention)(s, in, 2, b->states + p * pos, j, b->dots + p * VL, keep);
+            else NAME(tile_attention)(s, in, 1, b->states + p * pos, j, b->dots + p * VL, keep);
+        }
     for (int row = 0; row < b->rows; row++) {
         const int n = b->length[row];
-        float *e = b->energies + (ptrdiff_t)row * b->steps, *keep = hidden ? hidden + (ptrdiff_t)row * b->steps * s->width : NULL;
+        float *e = b->energies + (ptrdiff_t)row * b->steps;
+        const float *dots = b->dots + (ptrdiff_t)row * b->steps * VL;
         const float *states = b->states + (ptrdiff_t)row * b->steps * pos;
-        for (int j = 0; j < s->width; j += 2 * VL) {
-            int r = 0;
-            float *h = keep;
-#define TILE(R, V) NAME(tile_attention)(s, in, R, V, states + r * pos, j, e + r, h ? h + (ptrdiff_t)r * s->width : NULL)
-            if (j + VL < s->width) {
-                for (; r + TILE_ROWS <= n; r += TILE_ROWS) TILE(TILE_ROWS, 2);
-                for (; r < n; r++) TILE(1, 2);
-            } else {
-                for (; r + TILE_ROWS <= n; r += TILE_ROWS) TILE(TILE_ROWS, 1);
-                for (; r < n; r++) TILE(1, 1);
-            }
-#undef TILE
-        }
+        for (int t = 0; t < n; t++) e[t] = NAME(sum)(CAT(dots + t * VL));
+        for (int t = n; t < b->steps; t++) e[t] = 0;
         float top = e[0], total = 0;
         for (int t = 1; t < n; t++) top = e[t] > top ? e[t] : top;
         for (int t = 0; t < n; t++) total += e[t] = expf(e[t] - top);
@@ -378,7 +395,8 @@ static float *NAME(take)(NAME(Arena) *arena, size_t floats) {
 
 static void NAME(carve)(const Shape *s, NAME(Arena) *a, Block *b, int steps, int keep) {
     size_t p = (size_t)BLOCK * steps, stride = s->stride;
-    b->states = NAME(take)(a, p * 2 * stride);
+    b->states = NAME(take)(a, (p + TILE_ROWS) * 2 * stride); /* the last tile of the attention may go past the end */
+    b->dots = NAME(take)(a, (p + TILE_ROWS) * VL);
     b->cells = NAME(take)(a, (BLOCK + 1) * stride);
     b->sink = NAME(take)(a, 4 * stride);
     b->energies = NAME(take)(a, p);
@@ -551,7 +569,7 @@ static int NAME(backward)(const Shape *s, const Inputs *in, const float *grad_po
     const size_t stride = s->stride, gates = s->gates, positions = (size_t)BLOCK * NAME(longest)(s, in);
     for (int pass = 0; pass < 2; pass++) {
         NAME(carve)(s, &arena, &b, (int)(positions / BLOCK), 1);
-        hidden = NAME(take)(&arena, positions * s->width);
+        hidden = NAME(take)(&arena, (positions + TILE_ROWS) * s->width);
         d_energy = NAME(take)(&arena, positions / BLOCK);
         grad_states = NAME(take)(&arena, positions * 2 * stride);
         grad_state = NAME(take)(&arena, BLOCK * stride);
