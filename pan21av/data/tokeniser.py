@@ -11,6 +11,8 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -49,12 +51,13 @@ _UNIFIED = str.maketrans(
         "_": " ",  # emphasis in plain-text books, never part of a word
     }
 )
-_DASHES = re.compile(r"-{2,}")
+# Patterns begin with what they are about, and not with what comes before it: so most of a text is skipped.
+_DASHES = re.compile(r"--+")
 _DOTS = re.compile(r"\.(?: ?\.)+")
 _REPEATED = re.compile(r"(\S)\1{3,}")  # "sooooo", "!!!!!!" -> three of it
 _DOUBLED_QUOTE = re.compile(r"''")
 # PAN's fan fiction lost its apostrophes to double quotes: don"t, she"ll.
-_QUOTED_CONTRACTION = re.compile(r"(?i)(?<=[^\W\d_])\"(?=(?:t|s|m|d|re|ve|ll)\b)")
+_QUOTED_CONTRACTION = re.compile(r"(?i)\"(?<=[^\W\d_]\")(?=(?:t|s|m|d|re|ve|ll)\b)")
 
 _TOKENS = RegexpTokenizer(
     r"(?i:[^\W\d_]+?(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b)"  # did|n't, she|'ll, as in the Penn Treebank
@@ -74,7 +77,8 @@ def unify(text: str) -> str:
     text = _QUOTED_CONTRACTION.sub("'", text)
     text = _DASHES.sub(" -- ", text)
     text = _DOTS.sub(" ... ", text)
-    text = _REPEATED.sub(r"\1\1\1", text)
+    if any(4 * char in text for char in set(text)):  # few texts have any, and looking at every place takes long
+        text = _REPEATED.sub(r"\1\1\1", text)
     return single_spaced(text)
 
 
@@ -107,9 +111,9 @@ class Tokens:
 
     @classmethod
     def of(cls, tokens: Sequence[str], notes: dict[str, str] | None = None) -> Tokens:
-        index: dict[str, int] = {}
-        ids = [index.setdefault(token, len(index)) for token in tokens]
-        return cls(list(index), np.array(ids, dtype=np.int32), notes or {})
+        types = list(dict.fromkeys(tokens))
+        index = {token: number for number, token in enumerate(types)}
+        return cls(types, np.fromiter(map(index.__getitem__, tokens), np.int32, len(tokens)), notes or {})
 
     @classmethod
     def join(cls, texts: Sequence[Tokens]) -> Tokens:
@@ -129,6 +133,21 @@ class Rules(Protocol):
     def span_tokenize(self, text: str) -> Iterable[tuple[int, int]]: ...
 
 
+class _Cut(dict[str, list[str]]):
+    """What a pattern makes of words. It looks at nothing beyond a space, and most words come again."""
+
+    def __init__(self, pattern: Rules) -> None:
+        self.pattern = pattern
+
+    def __missing__(self, word: str) -> list[str]:
+        tokens = self.pattern.tokenize(word)
+        if len(word) <= MAX_REMEMBERED:
+            if len(self) >= WORDS_REMEMBERED:
+                self.clear()
+            self[word] = tokens
+        return tokens
+
+
 @dataclass(frozen=True)
 class Tokeniser:
     """`normalise` a text, then cut it where the pattern says."""
@@ -137,7 +156,10 @@ class Tokeniser:
     normalise: Callable[[str], str]
     pattern: Rules
     mends: bool = True  # texts are repaired before, for ensembles that have limits of a text
-    _cut: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def _cut(self) -> _Cut:
+        return _Cut(self.pattern)
 
     def tokenise(self, text: str, limit: int | None = None) -> list[str]:
         """The tokens of `text`, at most `limit`."""
@@ -145,20 +167,10 @@ class Tokeniser:
             text = text[: CHARS_PER_TOKEN * limit]
         tokens: list[str] = []
         for _, piece in _pieces(self.normalise(text)):
-            for word in piece.split(" "):
-                tokens += self._cut.get(word) or self._cut_word(word)
+            tokens += chain.from_iterable(map(self._cut.__getitem__, piece.split(" ")))
             if limit is not None and len(tokens) >= limit:
                 break
         return tokens[:limit]
-
-    def _cut_word(self, word: str) -> list[str]:
-        """What the pattern makes of a word. It looks at nothing beyond a space, and most words come again."""
-        tokens: list[str] = self.pattern.tokenize(word)
-        if len(word) <= MAX_REMEMBERED:
-            if len(self._cut) >= WORDS_REMEMBERED:
-                self._cut.clear()
-            self._cut[word] = tokens
-        return tokens
 
     def spans(self, normalised: str) -> list[tuple[int, int]]:
         """Where the tokens of a normalised text begin and end in it."""

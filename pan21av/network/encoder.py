@@ -39,7 +39,9 @@ class BiLSTM(nn.Module):
         self.att_bias = nn.Parameter(torch.zeros(n_members, 2 * hidden))
         self.att_vector = uniform(n_members, 2 * hidden, bound=(3 / (2 * hidden)) ** 0.5)
 
-    def forward(self, inputs: Tensor, sequences: Sequences, *, attention: bool = False) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, inputs: Tensor | recurrent.TypeRows, sequences: Sequences, *, attention: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
         """Rows (M, R, I) -> pooled (M, N, 2H), attention (M, N, longest) if asked for"""
         return recurrent.bilstm_attention(inputs, self._masked_weights(), sequences, attention=attention)
 
@@ -86,8 +88,10 @@ class Encoder(nn.Module):
         if self.training and pair is not None and self.dropout.per == "pair":
             return Encoding(masked.encode(self, batch, pair))
         spelling = recurrent.char_cnn(self._char_table(), self.cnn_bias, batch.chars)
-        types = torch.cat([self._word_vectors(batch.words), self._drop(spelling, self.dropout.cnn)], -1)
-        windows, tokens_seen = self.window(self._drop(types, self.dropout.lstm), batch.windows, attention=attention)
+        words = self.hide_words(batch.words)
+        types = recurrent.TypeRows(self.words, words, self._drop(spelling, self.dropout.cnn))
+        masked_types = self._drop(types.joined(), self.dropout.lstm) if self.training and self.dropout.lstm else types
+        windows, tokens_seen = self.window(masked_types, batch.windows, attention=attention)
         documents, windows_seen = self.document(
             self._drop(windows, self.dropout.lstm), batch.documents, attention=attention
         )
@@ -104,11 +108,6 @@ class Encoder(nn.Module):
             hidden = torch.rand(words.shape, device=words.device) < self.dropout.words
             words = torch.where(hidden, UNKNOWN, words)
         return words
-
-    def _word_vectors(self, words: Tensor) -> Tensor:
-        """(types) -> (M, types, word_dim)"""
-        words = self.hide_words(words)
-        return torch.stack([F.embedding(words, table) for table in self.words])
 
     def _drop(self, x: Tensor, share: float) -> Tensor:
         return shared_mask(x, share, self.training)

@@ -5,6 +5,7 @@ One member a thread keeps its weights in the cache; verifier.py hands members to
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,14 +16,15 @@ from ..data.batch import Sequences
 from . import kernel
 
 if TYPE_CHECKING:
-    from .recurrent import Weights
+    from .recurrent import TypeRows, Weights
 
 # Below a handful of rows, BLAS libraries take other paths, which round differently (seen up to 3 rows).
 MIN_ROWS = 16
+_kept = threading.local()
 
 
 def bilstm_attention(
-    inputs: Tensor, weights: Weights, sequences: Sequences, attention: bool
+    inputs: Tensor | TypeRows, weights: Weights, sequences: Sequences, attention: bool
 ) -> tuple[Tensor, Tensor | None]:
     """As in recurrent.py; a result does not depend on the other sequences, to the last bit."""
     # Sequences of like length together: the kernel works through them in blocks.
@@ -30,21 +32,48 @@ def bilstm_attention(
     back = torch.argsort(order)
     ordered = sequences[order]
     members = [
-        _pool(rows, member, ordered, attention)
-        for rows, member in zip(inputs, map(type(weights), *weights), strict=True)
+        _pool(_gate_rows(inputs, number, member), member, ordered, attention)
+        for number, member in enumerate(map(type(weights), *weights))
     ]
     pooled = torch.stack([states[back] for states, _ in members])
     return pooled, torch.stack([weight[back] for _, weight in members]) if attention else None
 
 
-def _pool(inputs: Tensor, weights: Weights, sequences: Sequences, attention: bool) -> tuple[Tensor, Tensor]:
-    """One member, weights without M: (R, I) -> pooled (N, 2H), attention (N, longest), empty unless asked for."""
-    weight, bias, recurrent, att_matrix, att_bias, att_vector = weights
+def _gate_rows(inputs: Tensor | TypeRows, number: int, weights: Weights) -> Tensor:
+    """The input of one member, weights without M, projected to gate space: (R, 2, G)"""
+    weight, bias = kernel.packed(weights.input).flatten(1), kernel.packed(weights.bias).flatten()
+    if isinstance(inputs, Tensor):
+        rows = affine_rows(inputs[number], weight, bias)
+    else:
+        words, which, own = inputs.words[number], inputs.which, inputs.own[number]
+        first, rest = weight.split([words.shape[1], own.shape[1]])
+        if len(which) < len(words):
+            rows = affine_rows(words[which], first, bias)
+        else:
+            rows = _gathered(affine_rows(words, first, bias), which)
+        rows = affine_rows(own, rest, rows)
+    return rows.unflatten(1, (2, -1))
+
+
+def _gathered(rows: Tensor, which: Tensor) -> Tensor:
+    """rows[which], in memory that this thread keeps where no gradients are wanted: a fresh block of this size is mapped
+    page by page, which takes longer than the product."""
+    if torch.is_grad_enabled():
+        return rows.index_select(0, which)
+    kept: Tensor | None = getattr(_kept, "rows", None)
+    if kept is None or kept.shape[1] != rows.shape[1] or len(kept) < len(which):
+        with torch.inference_mode(False):  # or only that mode might write to it
+            kept = _kept.rows = torch.empty(len(which), rows.shape[1])
+    return torch.index_select(rows, 0, which, out=kept[: len(which)])
+
+
+def _pool(rows: Tensor, weights: Weights, sequences: Sequences, attention: bool) -> tuple[Tensor, Tensor]:
+    """One member: (R, 2, G) -> pooled (N, 2H), attention (N, longest), empty unless asked for."""
+    _, _, recurrent, att_matrix, att_bias, att_vector = weights
     hidden = recurrent.shape[1]
     columns = kernel.padded(2 * hidden) - 2 * hidden
-    rows = affine_rows(inputs, kernel.packed(weight).flatten(1), kernel.packed(bias).flatten())
     pooled, attended = _Pool.apply(
-        rows.unflatten(1, (2, -1)),
+        rows,
         kernel.packed(recurrent),
         F.pad(att_matrix, (0, columns)),
         F.pad(att_bias, (0, columns)),
@@ -56,10 +85,14 @@ def _pool(inputs: Tensor, weights: Weights, sequences: Sequences, attention: boo
 
 
 def affine_rows(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x (N, I) weight (I, O) + bias (O), where a row of the result does not depend on the other rows."""
+    """x (N, I) weight (I, O) + bias (O), where a row of the result does not depend on the other rows.
+
+    A bias (N, O), one for every row, becomes the result."""
     if len(x) < MIN_ROWS:
-        return torch.addmm(bias, F.pad(x, (0, 0, 0, MIN_ROWS - len(x))), weight)[: len(x)]
-    return torch.addmm(bias, x, weight)
+        missing = (0, 0, 0, MIN_ROWS - len(x))
+        bias = F.pad(bias, missing) if bias.dim() == 2 else bias
+        return torch.addmm(bias, F.pad(x, missing), weight)[: len(x)]
+    return bias.addmm_(x, weight) if bias.dim() == 2 else torch.addmm(bias, x, weight)
 
 
 class _Pool(torch.autograd.Function):

@@ -20,8 +20,8 @@ MAX_DEVIATIONS = 4.0  # z-scores are clipped there
 def standardise(frequencies: Tensor, tokens: Tensor, background: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
     """Frequencies (..., D, F) of texts of `tokens` (D) -> z-scores of their square roots; short texts stay near 0."""
     weight = (tokens / (tokens + PRIOR_TOKENS))[:, None]
-    smoothed = weight * frequencies + (1 - weight) * background
-    return (smoothed.clamp_min(0).sqrt() - mean).mul(scale).clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS)
+    z = (weight * frequencies).add_((1 - weight) * background)  # the rest in place: it is as large as all weights
+    return z.clamp_min_(0).sqrt_().sub_(mean).mul_(scale).clamp_(-MAX_DEVIATIONS, MAX_DEVIATIONS)
 
 
 class NgramPart(nn.Module):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ..data.batch import Sequences
 from . import kernel, native, reference
@@ -30,6 +31,19 @@ class Weights(NamedTuple):
     att_matrix: Tensor  # (M, 2H, 2H)
     att_bias: Tensor  # (M, 2H)
     att_vector: Tensor  # (M, 2H)
+
+
+class TypeRows(NamedTuple):
+    """Input rows of token types: row r is words[which[r]], and then own[r]. Most types of a long text are no words of
+    the vocabulary; they share a vector, whose product is paid once."""
+
+    words: Tensor  # (M, V, word_dim)
+    which: Tensor  # (R) int64
+    own: Tensor  # (M, R, I - word_dim)
+
+    def joined(self) -> Tensor:
+        """(M, R, I)"""
+        return torch.cat([torch.stack([F.embedding(self.which, table) for table in self.words]), self.own], -1)
 
 
 def uses_kernel(device: torch.device, dtype: torch.dtype = torch.float32) -> bool:
@@ -59,10 +73,13 @@ def only(name: str) -> Iterator[None]:
 
 
 def bilstm_attention(
-    inputs: Tensor, weights: Weights, sequences: Sequences, *, attention: bool = False
+    inputs: Tensor | TypeRows, weights: Weights, sequences: Sequences, *, attention: bool = False
 ) -> tuple[Tensor, Tensor | None]:
     """Input rows (M, R, I) -> pooled states (M, N, 2H), and the attention (M, N, longest) if asked for."""
-    pooled, weight = _backend(inputs).bilstm_attention(inputs, weights, sequences, attention)
+    backend = _backend(weights.input)
+    if isinstance(inputs, TypeRows) and backend is reference:
+        inputs = inputs.joined()
+    pooled, weight = backend.bilstm_attention(inputs, weights, sequences, attention)
     return pooled, weight
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from pan21av.config import MAX_CHAR_POSITIONS
 from pan21av.data.batch import Sequences
 from pan21av.network import kernel, native, recurrent, reference
-from pan21av.network.recurrent import Weights
+from pan21av.network.recurrent import TypeRows, Weights
 
 needs_kernel = pytest.mark.skipif(not kernel.available(), reason="the native kernel was not built")
 
@@ -160,6 +160,49 @@ def test_a_row_does_not_depend_on_its_neighbours(isa):
         bare = Sequences(ids.int(), torch.tensor([0]), seq.length[n : n + 1])
         alone, _ = recurrent.bilstm_attention(inputs[:, used], weights, bare)
         assert torch.equal(alone[:, 0], together[:, n])
+
+
+def type_rows(rows, words, seed=6):
+    """A problem whose rows are words of a vocabulary, many of them the same, each with something of its own."""
+    inputs, weights, seq = problem(10, 40, 12, rows=rows)
+    g = torch.Generator().manual_seed(seed)
+    which = torch.randint(words, (rows,), generator=g)
+    types = TypeRows(torch.randn(2, words, 4, generator=g), which, inputs[..., 4:])
+    return types, weights, seq
+
+
+@pytest.mark.parametrize(("rows", "words"), [(40, 9), (40, 100), (12, 5), (12, 20)])
+def test_rows_in_two_parts(isa, rows, words):
+    """Values and gradients are those of the parts side by side, with more words than rows and with fewer."""
+    types, weights, seq = type_rows(rows, words)
+    table, own = (x.clone().requires_grad_() for x in (types.words, types.own))
+    pooled, _ = recurrent.bilstm_attention(TypeRows(table, types.which, own), weights, seq)
+    theirs = [x.double().requires_grad_() for x in (types.words, types.own)]
+    side_by_side = torch.cat([theirs[0][:, types.which], theirs[1]], -1)
+    expected, _ = reference.bilstm_attention(*in_double(side_by_side, weights), seq, False)
+    torch.testing.assert_close(pooled.double(), expected, atol=1e-5, rtol=0)
+    direction = torch.randn(pooled.shape, generator=torch.Generator().manual_seed(2))
+    pooled.backward(direction)
+    expected.backward(direction.double())
+    for mine, other in zip((table, own), theirs, strict=True):
+        torch.testing.assert_close(mine.grad.double(), other.grad, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_rows_in_two_parts_do_not_depend_on_what_was_computed_before(isa, mode):
+    """Nor on whether the batch has more types than the vocabulary has words, or fewer than a product likes."""
+    types, weights, seq = type_rows(200, 30)
+    expected, _ = recurrent.bilstm_attention(types, weights, seq)  # with gradients, in memory of its own
+    with mode():
+        for part in (torch.arange(40), torch.arange(1), torch.arange(5, 9), torch.arange(40)):
+            found, _ = recurrent.bilstm_attention(types, weights, seq[part])
+            assert torch.equal(found, expected[:, part])
+        for n in range(10):
+            used, ids = seq.ids[seq.start[n] : seq.start[n] + seq.length[n]].long().unique(return_inverse=True)
+            bare = Sequences(ids.int(), torch.tensor([0]), seq.length[n : n + 1])
+            few = TypeRows(types.words, types.which[used], types.own[:, used])
+            alone, _ = recurrent.bilstm_attention(few, weights, bare)
+            assert torch.equal(alone[:, 0], expected[:, n])
 
 
 def test_activations_to_a_millionth(isa):
