@@ -69,5 +69,5 @@ def test_memory_of_a_preparation(tmp_path):
 
 def test_a_long_run_is_measured_for_a_while():
     result = memory.run([sys.executable, "-c", f"import time; time.sleep({HANGS})"], seconds=0.1)
-    assert 1 < result["MiB"] < 100
+    assert 0 < result["MiB"] < 100
     assert result["seconds"] < HANGS
