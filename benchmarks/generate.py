@@ -3,9 +3,10 @@
     python benchmarks/generate.py FOLDER --pairs 50000 [--authors 400] [--topics 120] [--characters 21000] [--seed 1]
 
 writes FOLDER/pairs.jsonl and FOLDER/truth.jsonl. The language is invented, with English function words. An author keeps
-to habits whatever the topic: how often each function word, opening and mark comes, how long sentences are. Nouns and
-verbs belong to the topic, and every document has names of its own, so that token types go on growing as they do in
-real text. A pair depends on the seed and its number alone, so a larger set begins with a smaller one.
+to habits whatever the topic: how often each function word, opening and mark comes, how long sentences are. Every topic
+has nouns and verbs of its own choice of one lexicon, and every document names of its own, so that token types go on
+growing as they do in real text. A pair depends on the seed and its number alone, so a larger set begins with a smaller
+one.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ MARKS = [", ", ", ", "; ", ": ", " -- ", " - ", "... ", " (", ") "]
 ENDS = [". ", ". ", "! ", "? ", "... ", '." ', "!! ", ".\n\n"]
 TOPICS_OF_AUTHOR = 8
 SPREAD = 0.8  # standard deviation of the logarithms of an author's rates: how much habits differ
+LEXICON = 40_000  # words that topics take theirs from
+NOUNS, VERBS = 300, 100  # of a topic
 NAMES = 10  # of a document
 SAME_AUTHOR, SAME_TOPIC = 0.5, 0.5  # share of the pairs; of those by two authors, within one topic
 
 
 def _stream(seed: int, what: str, number: int = 0) -> np.random.Generator:
-    kinds = ("author", "topic", "pair")
+    kinds = ("author", "topic", "pair", "lexicon")
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(kinds.index(what), number)))
 
 
@@ -86,10 +89,15 @@ class Author:
         return "".join((words + gaps).tolist())[:characters]
 
 
-def topic_words(seed: int, number: int) -> np.ndarray:
+def lexicon(seed: int) -> np.ndarray:
+    return np.array(_words(_stream(seed, "lexicon"), LEXICON))
+
+
+def topic_words(seed: int, number: int, words: np.ndarray) -> np.ndarray:
     rng = _stream(seed, "topic", number)
-    nouns, verbs = _words(rng, 300), [word + "ed" for word in _words(rng, 100)]
-    return rng.permutation(np.array(nouns + verbs)).astype(object)
+    chosen = rng.choice(words, NOUNS + VERBS).astype(object)
+    chosen[NOUNS:] += "ed"
+    return rng.permutation(chosen)
 
 
 def trials(
@@ -99,7 +107,8 @@ def trials(
     if authors < 2 or topics < 2:
         raise ValueError("two authors and two topics are the least")
     writers = [Author(seed, number, topics) for number in range(authors)]
-    words = [topic_words(seed, number) for number in range(topics)]
+    known = lexicon(seed)
+    words = [topic_words(seed, number, known) for number in range(topics)]
     for number in range(pairs):
         rng = _stream(seed, "pair", number)
         same = bool(rng.random() < SAME_AUTHOR)

@@ -5,16 +5,19 @@ memory of its whole process tree (proportional set size, so that pages which pro
 
     python benchmarks/memory.py 2000 20000 [--models default]
 
-With --prepare it is the preparation of training texts (preset paper) instead, on pairs that generate.py writes. What
-grows there is the table of token types, some hundred bytes each; the tokens go to disk.
+With --prepare it is the preparation of training texts (preset paper) instead, on pairs that generate.py writes, with as
+many authors and topics as PAN20 has for so many pairs; then five minutes of a member's training. What grows in
+preparation is the table of token types, some hundred bytes each; the tokens go to disk.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +28,7 @@ import generate
 from bench import CHARACTERS, make_texts
 
 CHUNK = 50  # documents made from one seed
+MEMBER_SECONDS = 300
 
 
 def write_pairs(path: Path, pairs: int) -> None:
@@ -60,14 +64,17 @@ def proportional_bytes(pid: int) -> int:
     return 0
 
 
-def run(command: list[str]) -> dict[str, float]:
-    """Peak of the process tree, time passed, and time that its cores were busy."""
+def run(command: list[str], seconds: float = math.inf) -> dict[str, float]:
+    """Peak of the process tree, time passed, and time that its cores were busy; of the first `seconds` alone."""
     began, busy, peak = time.perf_counter(), os.times(), 0
     with subprocess.Popen(command) as process:
         while process.poll() is None:
             peak = max(peak, sum(map(proportional_bytes, tree_of(process.pid))))
             time.sleep(0.5)
-    if process.returncode:
+            if time.perf_counter() - began > seconds:
+                process.terminate()
+                break
+    if process.returncode not in (0, -signal.SIGTERM):
         sys.exit(f"{command[1:4]} ended with {process.returncode}")
     now = os.times()
     core_seconds = now.children_user + now.children_system - busy.children_user - busy.children_system
@@ -98,10 +105,21 @@ if __name__ == "__main__":  # worker processes load nothing of this, as with the
 
 
 def measure_preparation(pairs: int, folder: Path, characters: int = CHARACTERS) -> dict[str, float]:
-    corpus, script = folder / f"corpus-{pairs}", folder / "prepare.py"
-    generate.write(corpus, pairs, characters=characters)
+    """The corpus stays in `folder`/corpus, what is prepared in `folder`/work."""
+    script = folder / "prepare.py"
+    generate.write(
+        folder / "corpus", pairs, authors=max(40, 2 * pairs // 5), topics=max(24, min(1600, pairs // 30)),
+        characters=characters,
+    )  # fmt: skip
     script.write_text(PREPARE)
-    return {"pairs": pairs, **run([sys.executable, str(script), str(corpus), str(folder / f"prepared-{pairs}")])}
+    return {"pairs": pairs, **run([sys.executable, str(script), str(folder / "corpus"), str(folder / "work/prepared")])}
+
+
+def measure_member(pairs: int, folder: Path, seconds: float = MEMBER_SECONDS) -> dict[str, float]:
+    """Of what was prepared there."""
+    options = ["-o", folder / "out", "--work", folder / "work", "--preset", "paper", "--members", 1, "--jobs", 1]
+    command = [sys.executable, "-m", "pan21av", "train", folder / "corpus", *options]
+    return {"pairs": pairs, **run([str(word) for word in command], seconds)}
 
 
 def main() -> None:
@@ -110,12 +128,19 @@ def main() -> None:
     parser.add_argument("--models", default="default")
     parser.add_argument("--prepare", action="store_true", help="training texts instead of predictions")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="pan21av-memory-") as folder:
-        for pairs in options.pairs:
-            place = Path(folder)
-            result = measure_preparation(pairs, place) if options.prepare else measure(pairs, options.models, place)
-            line = "{pairs:7,.0f} pairs  {MiB:7.0f} MiB at the peak  {seconds:7.0f} s  {core_seconds:7.0f} core-seconds"
-            print(line.format(**result), flush=True)
+    for pairs in options.pairs:
+        with tempfile.TemporaryDirectory(prefix="pan21av-memory-") as place:
+            folder = Path(place)
+            if options.prepare:
+                report("preparation", measure_preparation(pairs, folder))
+                report("a member", measure_member(pairs, folder))
+            else:
+                report("predict", measure(pairs, options.models, folder))
+
+
+def report(what: str, result: dict[str, float]) -> None:
+    line = "{pairs:7,.0f} pairs  {MiB:7.0f} MiB at the peak  {seconds:7.0f} s  {core_seconds:7.0f} core-seconds"
+    print(f"{what:12} {line.format(**result)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -90,5 +90,31 @@ def documents(
     return out
 
 
+MARKS = [
+    "indeed", "oh", "quite", "never", "well", "surely", "though", "perhaps", "often", "rather", "simply", "almost",
+    "--", "!", ";", "?", ":", "...",
+]  # fmt: skip
+
+
+def marked_documents(authors: int, *, topics: int = 40, each: int = 4, tokens: int = 105) -> list[dict[str, str]]:
+    """Habits that a small network learns in minutes: every second token of an author is one of three of the MARKS,
+    whatever the topic. The others are words of the topic or everybody's. Each author writes on two topics, so pairs by
+    one author share no more words of a topic than many by two."""
+    rng = random.Random(0)
+
+    def words() -> list[str]:
+        return [_word(rng) for _ in range(20)]
+
+    common, about = words(), [words() for _ in range(topics)]
+    out = []
+    for number in range(authors):
+        own, fields = rng.sample(MARKS, 3), rng.sample(range(topics), 2)
+        for n in range(each):
+            kinds = rng.choices([own, about[fields[n % 2]], common], [2, 1, 1], k=tokens)
+            text = " ".join(rng.choice(kind) for kind in kinds)
+            out.append({"author": f"author{number}", "topic": f"topic{fields[n % 2]}", "text": text})
+    return out
+
+
 def write(path, docs) -> None:
     path.write_bytes(b"".join(orjson.dumps(d) + b"\n" for d in docs))

@@ -18,6 +18,7 @@ from ..data.fitness import Limits
 from ..data.vocabulary import Vocabulary
 from .drawings import draw
 from .sampling import Catalogue
+from .tokenising import TOKENS
 
 TRAIN, CALIBRATE, VALIDATE = 0, 1, 2
 SPLITS = {"training": TRAIN, "calibration": CALIBRATE, "validation": VALIDATE}
@@ -34,11 +35,11 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Prepared:
-    """The large arrays are mapped from disk."""
+    """Tokens stay on disk, and are read when they are asked for: mapped pages would count as a member's memory, and
+    PAN20's fill gigabytes."""
 
     folder: Path
     model: ModelConfig
-    tokens: np.ndarray  # flat token types, int32
     offsets: np.ndarray  # (documents + 1)
     type_words: np.ndarray  # (types) word ids
     type_chars: np.ndarray  # (types, chars_per_token) character ids
@@ -65,7 +66,6 @@ class Prepared:
         return cls(
             folder,
             model,
-            np.memmap(folder / "tokens.i32", dtype=np.int32, mode="r"),
             arrays["offsets"],
             np.load(folder / "type_words.npy", mmap_mode="r"),
             np.load(folder / "type_chars.npy", mmap_mode="r"),
@@ -91,6 +91,11 @@ class Prepared:
         known[list(numbers)] = True
         left_out = (self.split == TRAIN) & ~known[self.catalogue.source]
         return replace(self, split=np.where(left_out, -1, self.split), known=known)
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """All of them: flat token types, int32, mapped."""
+        return np.memmap(self.folder / TOKENS, dtype=np.int32, mode="r")
 
     @cached_property
     def types(self) -> list[str]:
@@ -118,8 +123,8 @@ class Prepared:
     def tokens_of(self, span: Span) -> np.ndarray:
         """As a verifier reads them: no further than the limit."""
         start = int(self.offsets[span.document]) + span.first
-        end = start + min(span.tokens, self.model.max_tokens)
-        return np.asarray(self.tokens[start : min(end, int(self.offsets[span.document + 1]))])
+        end = min(start + min(span.tokens, self.model.max_tokens), int(self.offsets[span.document + 1]))
+        return np.fromfile(self.folder / TOKENS, dtype=np.int32, count=end - start, offset=4 * start)
 
     def count_ngrams(self, documents: Sequence[np.ndarray]) -> np.ndarray:
         """Token types (n) of each -> relative frequencies (documents, pool)."""

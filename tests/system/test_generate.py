@@ -1,11 +1,13 @@
 """The generator of PAN's format: deterministic, as asked for, and with authors whom their habits tell apart."""
 
 import json
+import sys
 
 import generate
 import memory
 import numpy as np
 import pytest
+from support import HANGS
 
 from pan21av.metrics import auc
 from pan21av.training.corpus import read_corpus
@@ -62,4 +64,10 @@ def test_memory_of_a_preparation(tmp_path):
     result = memory.measure_preparation(300, tmp_path, characters=1000)
     assert 100 < result["MiB"] < 3 * 1024
     assert result["core_seconds"] > 0
-    assert (tmp_path / "prepared-300" / "manifest.json").exists()
+    assert (tmp_path / "work" / "prepared" / "manifest.json").exists()
+
+
+def test_a_long_run_is_measured_for_a_while():
+    result = memory.run([sys.executable, "-c", f"import time; time.sleep({HANGS})"], seconds=0.1)
+    assert 0 < result["MiB"] < 100
+    assert result["seconds"] < HANGS

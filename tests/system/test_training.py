@@ -1,5 +1,6 @@
 """Whole training runs: killed and resumed, reused, of every kind of member; and whether anything is learnt."""
 
+import hashlib
 import json
 import os
 import random
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import generated_corpus
 import numpy as np
@@ -23,6 +25,7 @@ from pan21av.training.prepared import VALIDATE, Prepared
 from pan21av.training.run import train
 from pan21av.training.settings import load_settings
 from pan21av.training.stage1 import CHECKPOINT
+from pan21av.training.tokenising import JOURNAL
 
 
 def history(work, number=1) -> list[dict]:
@@ -103,6 +106,95 @@ def test_killed_anywhere_it_resumes_bit_for_bit(small_corpus, tmp_path):
     # Scores were fitted anew: stage one's file knows nothing of them.
     assert names_in(out / "member-01.stage1.safetensors") == {"encoder", "metric"}
     assert names_in(out / "member-01.stage2.safetensors") == {"dml", "bfs", "ual", "o2d2", "cohort"}
+
+
+# A training by the preset "paper" whose checkpoints, else minutes apart, are at every step, and its journal's entries
+# at every 32 texts. Worker processes import the main module too, so that holds for all of them. Every checkpoint
+# leaves a line in the file of events.
+EAGER = """
+import sys
+from pathlib import Path
+from pan21av.training import steps, tokenising
+
+steps.SECONDS, tokenising.TASKS_PER_ENTRY = 0, 2
+write_tensors = steps.write_tensors
+
+def write_and_tell(path, content):
+    write_tensors(path, content)
+    with Path(sys.argv[0]).with_name("events").open("a") as out:
+        out.write(f"{path.name}\\n")
+
+steps.write_tensors = write_and_tell  # before others import it
+from pan21av.cli import main
+
+if __name__ == "__main__":
+    main()
+"""
+# Pairs only, then O2D2, as the paper has it; small enough to be begun seven times.
+PAPER_KILLED = [
+    "data.drawing=published", "contrastive.epochs=0", "pairs.epochs=3", "pairs.min_windows=0", "heads.epochs=0",
+    "calibration.cohort=0", "calibration.views=1", "abstention.epochs=60",
+]  # fmt: skip
+PHASES = ("preparation", "stage one", "stage two")
+KILLS_PER_PHASE = 2
+BEFORE_THE_END = 0.8  # of a phase: a busy machine may notice an event late
+
+
+def journal_entries(work) -> int:
+    try:
+        return (work / "prepared.part" / JOURNAL).read_bytes().count(b"\n")
+    except OSError:
+        return 0
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_killed_at_random_moments_of_every_phase(tmp_path, seed):
+    """SIGKILL to all processes of a real training, twice in each phase, at moments drawn from the events of an unbroken
+    one; then to the byte its weights."""
+    corpus, script, events = tmp_path / "documents.jsonl", tmp_path / "eager.py", tmp_path / "events"
+    generated_corpus.write(corpus, generated_corpus.documents(120, each=4, topics=8, sentences=10))
+    script.write_text(EAGER)
+
+    def command(name):
+        options = ["-o", tmp_path / name, "--preset", "paper", "--members", 1, "--jobs", 1, "--device", "cpu"]
+        words = [sys.executable, script, "train", corpus, *options, *set_options(*PAPER_KILLED)]
+        return [str(word) for word in words]
+
+    def happened() -> Counter:
+        """Checkpoints so far, by phase."""
+        names = events.read_text().split() if events.exists() else []
+        return Counter(PHASES[1] if name == CHECKPOINT else PHASES[2] for name in names)
+
+    subprocess.run(command("whole"), check=True, capture_output=True, timeout=HANGS)
+    total = happened()
+    total[PHASES[0]] = 1 + 480 // 32  # entries of the journal, and its head
+    assert min(total.values()) >= 10
+    events.unlink()
+
+    rng, moments = random.Random(seed), []
+    for phase in PHASES:
+        possible = range(1, int(BEFORE_THE_END * total[phase]))
+        moments += [(phase, at) for at in sorted(rng.sample(possible, KILLS_PER_PHASE))]
+    print(f"killed at {moments} of {dict(total)}")  # which pytest shows on failure
+    work, log = tmp_path / "killed.work", tmp_path / "log"
+    member = work / "member-01"
+    for phase, at in moments:
+        if phase == PHASES[0]:
+            kill_when(lambda at=at: journal_entries(work) >= at, command("killed"), log)
+            assert not (work / "prepared").exists()
+        else:
+            # A resumed run repeats what came after its checkpoint: the count runs ahead of the work, never behind.
+            kill_when(lambda phase=phase, at=at: happened()[phase] >= at, command("killed"), log)
+            assert (work / "prepared").exists()
+            assert (member / STAGE_ONE).exists() == (phase == PHASES[2])
+            assert not (member / RESULT).exists()
+    subprocess.run(command("killed"), check=True, capture_output=True, timeout=HANGS)
+    assert len(weights(tmp_path / "whole")) == 2
+    hashes = [
+        {name: hashlib.sha256(data).hexdigest() for name, data in weights(tmp_path / run).items()}
+        for run in ("whole", "killed")
+    ]
+    assert hashes[0] == hashes[1]
 
 
 # ---- reused ----
@@ -247,41 +339,30 @@ def test_n_grams_alone(small_corpus, tmp_path):
 
 # Of the preset "paper" only sizes and epochs are changed, and batches are of 10 pairs instead of 40, so that there are
 # steps enough in two minutes of one core: rates, initial values, dropout, masks per pair and clipping are as published.
+# The vocabulary shrinks with the rest: if it knew every word of training texts, nothing would be learnt of unknown
+# ones, and texts on new topics are full of these.
 SHRUNK = [
-    "model.word_dim=20", "model.window_hidden=16", "model.document_hidden=16", "model.encoder_dim=20",
-    "model.bfs_dim=10", "model.char_filters=8", "pairs.max_windows=5", "pairs.epochs=18", "pairs.batch=10",
-    "abstention.epochs=6", "data.train_share=0.6",
+    "model.word_dim=30", "model.chars_per_token=8", "model.char_filters=8", "model.window_tokens=15",
+    "model.window_hop=13", "model.window_hidden=24", "model.document_hidden=24", "model.encoder_dim=30",
+    "model.bfs_dim=20", "data.words=100", "data.train_share=0.6", "pairs.max_windows=8", "pairs.epochs=6",
+    "pairs.batch=10", "abstention.epochs=6",
 ]  # fmt: skip
 
 
-def marked_documents(authors: int, *, topics: int = 16, each: int = 6, tokens: int = 105) -> list[dict[str, str]]:
-    """Every author has three of twelve words in all texts, between words of the topic and words that are everybody's;
-    texts of an author are of three topics."""
-    rng = random.Random(0)
-    marks = ["indeed", "oh", "quite", "never", "well", "surely", "--", "!", "though", "perhaps", ";", "often"]
-    syllables = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
-
-    def words() -> list[str]:
-        return ["".join(rng.choices(syllables, k=rng.randint(2, 3))) for _ in range(20)]
-
-    common, about = words(), [words() for _ in range(topics)]
-    docs = []
-    for number in range(authors):
-        own, fields = rng.sample(marks, 3), rng.sample(range(topics), 3)
-        for n in range(each):
-            topic = fields[n % 3]
-            text = [
-                rng.choice(own if rng.random() < 0.4 else about[topic] if rng.random() < 0.5 else common)
-                for _ in range(tokens)
-            ]
-            docs.append({"author": f"a{number}", "topic": f"t{topic}", "text": " ".join(text)})
-    return docs
+def alike_beside_marks(out, corpus) -> tuple[np.ndarray, np.ndarray]:
+    """Truth and share of common words of the validation pairs, the marks of authors left out."""
+    words = [
+        set(json.loads(line)["text"].split()) - set(generated_corpus.MARKS) for line in corpus.read_text().splitlines()
+    ]
+    found = json.loads((out / "validation_pairs.json").read_text())
+    alike = [len(words[a] & words[b]) / len(words[a] | words[b]) for a, b in found["pairs"]]
+    return np.array(found["same"]), np.array(alike)
 
 
 def test_the_papers_recipe(tmp_path):
     """Pairs only, from the published start, the scores of stage one, O2D2 on all calibration authors: what authors
     never seen have in common on topics never seen is learnt."""
-    generated_corpus.write(tmp_path / "documents.jsonl", marked_documents(500))
+    generated_corpus.write(tmp_path / "documents.jsonl", generated_corpus.marked_documents(1500))
     (tmp_path / "notes.md").write_text("Made for a test.")
     settings = load_settings("paper", None, SHRUNK)
     out = tmp_path / "paper"
@@ -289,10 +370,13 @@ def test_the_papers_recipe(tmp_path):
         tmp_path / "documents.jsonl", out, settings=settings, n_members=1, jobs=1, notes=tmp_path / "notes.md"
     )  # fmt: skip
     records = history(tmp_path / "paper.work")
-    assert [record["stage"] for record in records] == ["pairs"] * 18 + ["o2d2"] * 6
+    assert [record["stage"] for record in records] == ["pairs"] * 6 + ["o2d2"] * 6
     for name in ("dml_loss", "bfs_loss", "ual_loss"):
-        assert np.mean([record[name] for record in records[15:18]]) < 0.85 * records[0][name], name
-    assert figures["ual"]["auc"] >= 0.8  # 0.894 on 2026-11-18; chance is 0.5
+        assert records[5][name] < 0.6 * records[0][name], name
+    assert figures["ual"]["auc"] >= 0.95
+    assert figures["ensemble_o2d2"]["auc"] >= 0.95
+    # Not by topics: whoever compares the words beside the marks says the opposite of the truth.
+    assert auc(*alike_beside_marks(out, tmp_path / "documents.jsonl")) < 0.1
     assert names_in(out / "member-01.stage1.safetensors") == {"encoder", "metric", "dml", "bfs", "ual"}
     assert names_in(out / "member-01.stage2.safetensors") == {"o2d2"}
     assert "Made for a test." in (out / "MODEL_CARD.md").read_text()

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import generate
 import generated_corpus
@@ -74,6 +75,16 @@ def test_batches_hold_the_documents_asked_for(corpus):
     np.testing.assert_array_equal(read[40:], made.type_words[made.tokens[made.offsets[7] : end]])
     assert len(batch.documents) == 2
     assert batch.tokens.tolist() == [40, made.tokens_read()[7]]
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no list of what is mapped")
+def test_tokens_that_were_read_take_no_memory(corpus):
+    """Mapped pages would count as a member's."""
+    made = Prepared.load(corpus.prepared.folder, corpus.settings.model)
+    made.batch([Span(d, 0, 10_000) for d in range(20)], made.model)
+    mapped = Path("/proc/self/maps").read_text()
+    assert str(made.folder / "type_chars.npy") in mapped, "those are looked up at random"
+    assert str(made.folder / "tokens.i32") not in mapped
 
 
 def test_a_span_ends_with_its_document_or_with_what_is_read(corpus):
