@@ -26,6 +26,13 @@ def auc(truth: np.ndarray, values: np.ndarray) -> float:
     return float((ranks[truth].sum() - positives * (positives + 1) / 2) / (positives * negatives))
 
 
+def auc_error(value: float, same: int, different: int) -> float:
+    """Standard error of an AUC of so many pairs of either kind (Hanley and McNeil 1982), as if all were independent."""
+    first, second = value / (2 - value), 2 * value**2 / (1 + value)
+    variance = value * (1 - value) + (same - 1) * (first - value**2) + (different - 1) * (second - value**2)
+    return float(np.sqrt(max(0.0, variance) / (same * different)))
+
+
 def c_at_1(truth: np.ndarray, values: np.ndarray) -> float:
     """Accuracy that credits non-responses with the accuracy of the rest."""
     there = answered(values)

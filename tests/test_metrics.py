@@ -13,6 +13,8 @@ from support import SHARED, needs_shared
 from pan21av.metrics import (
     PAN_KEYS,
     all_metrics,
+    auc,
+    auc_error,
     bootstrap_difference,
     bootstrap_intervals,
     calibration,
@@ -157,3 +159,15 @@ def test_differences_are_paired():
     assert bootstrap_difference(truth, values, values, samples) == (0, 0)
     low, high = bootstrap_difference(truth, values, np.where(truth, 0.9, 0.1), samples)
     assert 0 < low < high
+
+
+def test_the_standard_error_of_an_auc_is_what_it_scatters_by():
+    """Of pairs whose values are exponential, as Hanley and McNeil take them to be: AUC = rate / (1 + rate)."""
+    rng, rate, same, different = np.random.default_rng(0), 4.0, 60, 90
+    truth = np.arange(same + different) < same
+    drawn = [
+        auc(truth, rng.exponential(np.where(truth, rate, 1.0)))  # the mean of one kind is so many times the other's
+        for _ in range(3_000)
+    ]
+    assert np.mean(drawn) == pytest.approx(rate / (1 + rate), abs=0.005)
+    assert auc_error(rate / (1 + rate), same, different) == pytest.approx(np.std(drawn), rel=0.06)

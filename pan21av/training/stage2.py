@@ -134,7 +134,8 @@ class StageTwo:
                 zip(SCORES, self.network.score(self.whole_pairs).stacked()[:, 0].double().numpy(), strict=True)
             )
         columns["o2d2"] = vote(columns["ual"][None], columns["o2d2"][None]).answers
-        return {"eps": eps, "validation": {name: all_metrics(self.truth, p) for name, p in columns.items()}}
+        figures = {name: all_metrics(self.truth, p) for name, p in columns.items()}
+        return {"eps": eps, "pairs": len(self.truth), "validation": figures}
 
     @torch.no_grad()
     def _ual_figures(self) -> dict[str, float]:

@@ -9,8 +9,10 @@ from typing import Any
 import orjson
 from tqdm import tqdm
 
+from ..metrics import auc_error
 from ..runtime.progress import clock
 from .member import HISTORY, MemberTask
+from .report import MIN_PAIRS
 
 log = logging.getLogger("pan21av")
 
@@ -62,9 +64,11 @@ class Watch:
         self.say(f"member {number:2d}  {record['stage']:11s} epoch {record['epoch']:3d}  {values}")
 
     def finished(self, task: MemberTask) -> None:
-        figures, seconds = task.result["validation"], clock(task.result["seconds"])
-        auc, overall, with_o2d2 = figures["ual"]["auc"], figures["ual"]["overall"], figures["o2d2"]["overall"]
-        self.say(
-            f"member {task.number:2d} finished in {seconds}: "
-            f"validation AUC {auc:.3f}, overall {overall:.3f}, with O2D2 {with_o2d2:.3f}"
-        )
+        result = task.result
+        figures, pairs, line = result["validation"], result["pairs"], f"finished in {clock(result['seconds'])}"
+        if pairs >= MIN_PAIRS:  # of a handful, figures say nothing
+            auc, overall, with_o2d2 = figures["ual"]["auc"], figures["ual"]["overall"], figures["o2d2"]["overall"]
+            error = auc_error(auc, pairs // 2, pairs - pairs // 2)
+            line += f": validation AUC {auc:.3f} +- {error:.3f} ({pairs:,} pairs)"
+            line += f", overall {overall:.3f}, with O2D2 {with_o2d2:.3f}"
+        self.say(f"member {task.number:2d} {line}")

@@ -59,3 +59,17 @@ def test_a_corpus_of_one_topic_has_no_topic_accuracy(task, caplog):
 def test_no_picture_where_stage_one_was_reused(task):
     write(task, RECORDS[2:])
     assert history_plot([task]) is None
+
+
+@pytest.mark.parametrize("pairs", [48, 400])
+def test_figures_of_a_handful_of_pairs_are_not_told(task, caplog, pairs):
+    caplog.set_level(logging.INFO, "pan21av")
+    figures = {"ual": {"auc": 0.9, "overall": 0.8}, "o2d2": {"overall": 0.81}}
+    result = {"validation": figures, "pairs": pairs, "seconds": 61.0}
+    (task.folder / "result.json").write_text(json.dumps(result))
+    with Watch([task]) as watch:
+        watch.finished(task)
+    (line,) = caplog.messages
+    assert line.startswith("member  7 finished in 1 min 01 s")
+    assert ("AUC 0.900 +- 0.016 (400 pairs)" in line) == (pairs == 400)
+    assert ("overall" in line) == (pairs == 400)
