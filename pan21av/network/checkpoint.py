@@ -32,7 +32,7 @@ from ..files import reading, replace_folder, writing
 from ..vote import SCORES, PlattScaling, check_odd
 from .network import Network
 
-FORMAT = 3
+FORMAT = 4
 VARIABLE = "PAN21AV_MODELS"
 MANIFEST = "ensemble.json"
 MAX_MEMBERS = 999

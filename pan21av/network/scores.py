@@ -18,6 +18,7 @@ from .evidence import parabola, scantness
 from .layers import Linear
 
 SOFTEN = 1e-6  # keeps covariances invertible
+OPEN_UNTIL = 1.2  # scantness, of two texts of 400 tokens: see least_terms
 STEEPER = 3.0  # what a member is unsure to know, it should not be surer of: its doubt counts so many times
 
 
@@ -188,6 +189,17 @@ class UAL(nn.Module):
         return confusion[..., 1, 0] * (1 - p_bfs) + confusion[..., 1, 1] * p_bfs
 
 
+def least_terms(scant: Tensor) -> Tensor:
+    """Scantness of text (P) -> (P, 4): a parabola in it up to OPEN_UNTIL, and how far it is beyond.
+
+    On short texts most decisions are poor, yet to leave all of them open helps nobody. On the shortest, members doubt
+    for no common reason: a majority hardly ever abstains together, and the mean of the others is no better than that of
+    all. So there ever fewer pairs are left open.
+    """
+    within = scant.clamp_max(OPEN_UNTIL)
+    return torch.cat([parabola(within), (scant - within)[:, None]], -1)
+
+
 class O2D2(nn.Module):
     """Out-of-distribution detector: p(H2), "this pair cannot be decided".
 
@@ -207,9 +219,8 @@ class O2D2(nn.Module):
         self.direct = nn.Parameter(torch.zeros(n_members, 1)) if told else None
         # What a strange kind of text adds: there a member has to be surer.
         self.strange = nn.Parameter(torch.zeros(n_members, 1), requires_grad=False) if told else None
-        # How undecidable a pair of its length must be at least, as a parabola in the scantness of text: on short texts
-        # most decisions are poor, yet to leave all of them open helps nobody.
-        self.least = nn.Parameter(torch.zeros(n_members, 3), requires_grad=False) if told else None
+        # How undecidable a pair of its length must be at least: see least_terms.
+        self.least = nn.Parameter(torch.zeros(n_members, 4), requires_grad=False) if told else None
 
     def forward(self, pair: EmbeddingPair, confusion: Tensor, p_ual: Tensor, familiar: Tensor | None) -> Tensor:
         """-> p(undecidable) (M, P)"""
@@ -230,5 +241,5 @@ class O2D2(nn.Module):
         logit = x.squeeze(-1)
         if self.direct is None or self.strange is None or self.least is None or familiar is None:
             return logit
-        least = self.least @ parabola(scantness(pair)).T
+        least = self.least @ least_terms(scantness(pair)).T
         return logit + self.direct * certainty + self.strange * (0.5 - familiar) - least

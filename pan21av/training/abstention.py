@@ -16,7 +16,7 @@ from ..metrics import pan_metrics
 from ..network.embedding import EmbeddingPair
 from ..network.evidence import parabola, scantness
 from ..network.network import Network
-from ..network.scores import O2D2
+from ..network.scores import O2D2, OPEN_UNTIL, least_terms
 from ..vote import NON_RESPONSE, vote
 from .calibration import Calibration, LabelledPairs
 from .optimiser import Optimiser, linear
@@ -26,6 +26,8 @@ from .steps import Checkpoint, Due
 from .streams import Stream, numpy_stream, torch_stream
 
 SAMPLE_DRAWS = 6  # of pairs that show what is usual
+FEWEST_LONG = 200  # pairs of texts long enough to abstain on, that a threshold is set by
+CLOSING = 10.0  # what so much less text that its log falls by one adds to the threshold, beyond OPEN_UNTIL
 
 
 def labels(p_ual: Tensor, same: Tensor, eps: Tensor) -> Tensor:
@@ -56,15 +58,21 @@ class Usual:
 @torch.no_grad()
 def _settle(detectors: O2D2, network: Network, pairs: LabelledPairs, settings: AbstentionSettings) -> None:
     """How strange kinds count, and how undecidable a pair of a length must be, so that of pairs of familiar sources
-    the share of the settings is left open."""
+    the share of the settings is left open, and next to none of the shortest. A corpus of short texts has no others:
+    there the share holds for them."""
     assert detectors.strange is not None
     assert detectors.least is not None
     detectors.strange.fill_(settings.strange)
-    known = pairs.pair[pairs.known.nonzero()[:, 0]]
+    long = pairs.known & (scantness(pairs.pair) <= OPEN_UNTIL)
+    enough = int(long.sum()) >= FEWEST_LONG
+    known = pairs.pair[(long if enough else pairs.known).nonzero()[:, 0]]
     logit = _logit(detectors, network, known)
-    terms = parabola(scantness(known))
-    for detector, values in zip(detectors.least, logit, strict=True):
-        detector.copy_(_quantile(terms, values, 1 - settings.share))
+    terms = least_terms(scantness(known))
+    if enough:
+        terms = terms[:, :-1]
+    for least, values in zip(detectors.least, logit, strict=True):
+        least[-1] = CLOSING
+        least[: terms.shape[1]] = _quantile(terms, values, 1 - settings.share)
 
 
 @torch.no_grad()

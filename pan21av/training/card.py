@@ -66,6 +66,23 @@ def _over_sources(table: dict[str, dict[str, Any]]) -> str:
     return OVER_SOURCES + "\n".join(lines) + "\n\n"
 
 
+def _of_known(rows: dict[str, dict[str, Any]]) -> str:
+    if not rows:
+        return ""
+    first = next(iter(rows.values()))
+    lines = [
+        f"Several known texts of a person, read together: {first['trials']:,} trials by {first['authors']} validation "
+        "authors of four texts or more (95 % intervals by author):\n",
+        "| known texts | AUC | gain over one | Cllr |",
+        "| --- | --- | --- | --- |",
+    ]
+    for number, row in rows.items():
+        limits = {key: "({:.3f} to {:.3f})".format(*ends) for key, ends in row["intervals"].items()}
+        gain = "" if row is first else f"{row['auc'] - first['auc']:+.3f} {limits['gain']}"
+        lines.append(f"| {number} | {row['auc']:.3f} {limits['auc']} | {gain} | {row['cllr']:.3f} {limits['cllr']} |")
+    return "\n".join(lines) + "\n\n"
+
+
 def _of_parts(parts: dict[str, float]) -> str:
     if not parts:
         return ""
@@ -98,7 +115,7 @@ Ensemble + O2D2, with 95 % intervals of AUC and overall:
 
 {tables}
 
-{_over_sources(info["validation_of_sources"])}What each step adds:
+{_over_sources(info["validation_of_sources"])}{_of_known(info.get("validation_of_known", {}))}What each step adds:
 
 {_steps(info["validation"])}
 {_of_parts(info["validation_of_parts"])}

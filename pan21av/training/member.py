@@ -158,7 +158,8 @@ def _network(model: ModelConfig, prepared: Prepared, state: dict[str, Tensor], s
 def finish(task: MemberTask, stage_two: bytes, scores: dict[str, np.ndarray], result: dict[str, Any]) -> None:
     """Write what a finished member leaves; its result comes last and marks it as finished."""
     write_whole(task.folder / STAGE_TWO, stage_two)
-    write_whole(task.folder / VALIDATION_SCORES, npz(scores))
+    # In half precision: of thousands of pairs in many conditions, more would be as large as the weights.
+    write_whole(task.folder / VALIDATION_SCORES, npz({name: p.astype(np.float16) for name, p in scores.items()}))
     write_whole(task.folder / RESULT, orjson.dumps(result, option=orjson.OPT_INDENT_2))
 
 

@@ -78,7 +78,9 @@ def prepare(
     split = split_documents(catalogue, options.split == "topics", options.train_share, numpy_stream(seed, Stream.SPLIT))
     training, calibration, validation = (np.flatnonzero(split == number) for number in SPLITS.values())
     rng = numpy_stream(seed, Stream.FIXED_PAIRS)
-    fixed = draw_fixed(options.drawing, catalogue, calibration, validation, rng, options.max_pairs)
+    fixed = draw_fixed(
+        options.drawing, catalogue, calibration, validation, rng, options.max_pairs, options.validation_draws
+    )
     _check_enough(catalogue, split, fixed, settings)
     vocabulary = _write_types(types, catalogue, offsets, building, training, settings, seed)
     if vectors is not None:

@@ -132,8 +132,14 @@ class Prepared:
 
     def batch(self, spans: Sequence[Span], config: ModelConfig) -> Batch:
         """What a network of `config` reads; types renumbered for this batch."""
-        parts = [self.tokens_of(span) for span in spans]
+        return self.batch_of_texts([[span] for span in spans], config)
+
+    def batch_of_texts(self, spans: Sequence[Sequence[Span]], config: ModelConfig) -> Batch:
+        """The same of documents that are several texts by one author."""
+        texts = [[self.tokens_of(span) for span in document] for document in spans]
+        parts = [np.concatenate(document) for document in texts]
         types, ids = np.unique(np.concatenate(parts), return_inverse=True)
         documents = np.split(ids.astype(np.int32), np.cumsum([len(p) for p in parts])[:-1])
         words, chars = self.type_words[types].astype(np.int64), self.type_chars[types].astype(np.int32)
-        return make_batch(words, chars, documents, config, self.count_ngrams(parts) if config.ngram_dim else None)
+        ngrams = self.count_ngrams(parts) if config.ngram_dim else None
+        return make_batch(words, chars, documents, config, ngrams, [[len(text) for text in d] for d in texts])

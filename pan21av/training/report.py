@@ -8,8 +8,10 @@ import numpy as np
 import orjson
 
 from ..data.pan import COMBINATIONS, in_combination
-from ..metrics import all_metrics, auc, bootstrap_intervals, resamples_by_author
+from ..forensic import forensic_intervals, forensic_metrics
+from ..metrics import all_metrics, auc, bootstrap_intervals, interval, resamples_by_author
 from ..vote import PlattScaling, vote
+from .known_texts import known_trials
 from .member import HISTORY, VALIDATION_SCORES, MemberTask
 from .prepared import Prepared
 from .stage1 import CONTRASTIVE, PAIRS
@@ -63,6 +65,7 @@ def ensemble_report(
         "validation_by_kind": {name: row(answers, here) for name, here in combinations.items() if here.any()},
         "validation_by_length": by_length | {"whole texts": row(answers)},
         "validation_of_sources": _over_sources(scores, truth, source, knows, prepared.sources, calibration),
+        "validation_of_known": _several_known(scores, prepared, calibration),
         "validation_of_parts": {
             name.partition("_")[2]: auc(truth, -scores[name].mean(0)) for name in scores if name.startswith("distance_")
         },
@@ -100,6 +103,37 @@ def _over_sources(
                 title = who + (f", population of {texts}" if texts else "")
                 table[title] = {"sources": len(rows)} | {key: float(np.mean([r[key] for r in rows])) for key in rows[0]}
     return table
+
+
+def _several_known(
+    scores: dict[str, np.ndarray], prepared: Prepared, calibration: PlattScaling | None
+) -> dict[str, Any]:  # fmt: skip
+    """AUC and Cllr with one to three known texts of a person, and what AUC gains over one; with 95 % intervals."""
+    numbers = sorted(int(name.partition("*")[2]) for name in scores if name.startswith("ual*"))
+    if not numbers:
+        return {}
+    trials = known_trials(prepared)
+    author = prepared.catalogue.author[np.stack([trials.questioned, trials.known[:, 0]], 1)]
+    samples = resamples_by_author(author, SAMPLES)
+    rows: dict[str, Any] = {}
+    one: list[float] = []  # AUC with one known text, of each sample
+    for number in numbers:
+        said = vote(scores[f"ual*{number}"], scores[f"o2d2*{number}"], calibration).answers
+        drawn = [auc(trials.same[sample], said[sample]) for sample in samples]
+        one = one or drawn
+        intervals = {
+            "auc": interval(drawn),
+            "cllr": forensic_intervals(trials.same, said, samples)["cllr"],
+            "gain": interval([after - before for after, before in zip(drawn, one, strict=True)]),
+        }
+        rows[str(number)] = {
+            "trials": len(said),
+            "authors": len(np.unique(author)),
+            "auc": auc(trials.same, said),
+            "cllr": forensic_metrics(trials.same, said)["cllr"],
+            "intervals": {key: [round(limit, 4) for limit in limits] for key, limits in intervals.items()},
+        }
+    return rows
 
 
 def figures_of(truth: np.ndarray, answers: np.ndarray, author: np.ndarray) -> dict[str, Any]:

@@ -64,8 +64,8 @@ def draw_pairs(catalogue: Catalogue, documents: np.ndarray, drawing: Drawing, rn
     same, pool = _same_author_pairs(catalogue, documents, drawing, rng)
     different = _different_author_pairs(catalogue, pool, drawing, rng, len(same))
     pairs = rng.permutation(np.array(same + different, dtype=np.int64).reshape(-1, 2))
-    source = catalogue.source[pairs[:, 0]]
-    return _balance(catalogue, pairs, source) if drawing.balanced or len(np.unique(source)) > 1 else pairs
+    several = len(np.unique(catalogue.source[pairs[:, 0]])) > 1
+    return balanced(catalogue, pairs) if drawing.balanced or several else pairs
 
 
 def per_source(catalogue: Catalogue, pairs: np.ndarray, limit: int) -> np.ndarray:
@@ -77,10 +77,10 @@ def per_source(catalogue: Catalogue, pairs: np.ndarray, limit: int) -> np.ndarra
     return pairs[np.sort(np.concatenate(kept))]
 
 
-def _balance(catalogue: Catalogue, pairs: np.ndarray, source: np.ndarray) -> np.ndarray:
+def balanced(catalogue: Catalogue, pairs: np.ndarray) -> np.ndarray:
     """As many same- as different-author pairs of each source: otherwise the typography of a
     source rich in either would tell the answer."""
-    same = catalogue.same_author(pairs)
+    same, source = catalogue.same_author(pairs), catalogue.source[pairs[:, 0]]
     keep = np.zeros(len(pairs), dtype=bool)
     for s in np.unique(source):
         each = [np.flatnonzero((source == s) & (same == label)) for label in (True, False)]

@@ -39,6 +39,7 @@ class DataSettings:
     train_share: float = 0.75  # of the topics (or authors); the rest is halved
     drawing: str = "published"  # of pairs; "balanced": within each source, for corpora of several: see drawings.py
     max_pairs: int = 0  # > 0: at most so many validation and development pairs, each
+    validation_draws: int = 1  # of balanced validation pairs: with more, figures of small sources mean something
     development_pairs: int = 0  # > 0: of those, so many are looked at after every epoch
     source_share: float = 1.0  # of the sources, that a member is made of; each member has others
 
@@ -137,7 +138,7 @@ class AbstentionSettings:
     eps_max: float = 0.15  # the paper's range
     eps_steps: int = 5  # candidates tried side by side
     strange: float = 0.0  # what a kind of text that is surely strange adds to the logit, twice: see O2D2
-    share: float = 0.0  # > 0: of pairs of familiar sources, that a member abstains on, at every length
+    share: float = 0.0  # > 0: of pairs of familiar sources, that a member abstains on, whatever their length
 
 
 WORDS = {
@@ -145,8 +146,8 @@ WORDS = {
     "dropout.per": ("pair", "batch"), "pairs.clip_per": ("gate", "tensor"), "pairs.init": ("published", "scaled"),
 }  # fmt: skip
 MINIMA = {
-    "data.words": 1, "data.chars": 1, "contrastive.steps": 1, "contrastive.authors": 2, "pairs.batch": 1,
-    "calibration.views": 1, "calibration.min_tokens": 1, "calibration.draws": 1, "heads.batch": 1,
+    "data.words": 1, "data.chars": 1, "data.validation_draws": 1, "contrastive.steps": 1, "contrastive.authors": 2,
+    "pairs.batch": 1, "calibration.views": 1, "calibration.min_tokens": 1, "calibration.draws": 1, "heads.batch": 1,
     "abstention.batch": 1, "abstention.eps_steps": 1,
 }  # fmt: skip
 
@@ -252,6 +253,7 @@ _COMPACT = Settings(
         vector_spread=0.3,
         drawing="balanced",
         max_pairs=4000,
+        validation_draws=8,
         development_pairs=4000,
     ),
     dropout=Dropout(words=0.1),
@@ -259,7 +261,7 @@ _COMPACT = Settings(
     pairs=PairSettings(epochs=2, max_windows=48, min_windows=8, per_source=400, clip_per="tensor", init="scaled"),
     calibration=CalibrationSettings(cohort=600, views=3, draws=8, per_source=80),
     heads=HeadSettings(epochs=3, lr=2e-4, sharpen=1.5),
-    abstention=AbstentionSettings(epochs=20, batch=60, lr_fall_epochs=0, clip=0.0, strange=2.5, share=0.12),
+    abstention=AbstentionSettings(epochs=20, batch=60, lr_fall_epochs=0, clip=0.0, strange=2.5, share=0.15),
 )
 PRESETS = {
     "paper": Settings(),

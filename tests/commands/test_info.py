@@ -65,7 +65,7 @@ def test_no_ensemble(tmp_path, command):
 
 
 @pytest.mark.parametrize("verb", ["info", "predict"])
-@pytest.mark.parametrize("manifest", [{"format": 3}, {"format": 3, "members": None, "tokeniser": "pan21av-1"}])
+@pytest.mark.parametrize("manifest", [{"format": 4}, {"format": 4, "members": None, "tokeniser": "pan21av-1"}])
 def test_a_manifest_that_lacks_something(tmp_path, command, verb, manifest):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "ensemble.json").write_text(json.dumps(manifest))

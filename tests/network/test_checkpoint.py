@@ -141,13 +141,13 @@ def test_saving_fails_whole(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda i: i.update(format=99), "has format 99; this version reads format 3"),
+        (lambda i: i.update(format=99), "has format 99; this version reads format 4"),
         (lambda i: i.pop("format"), "has format None"),
         (lambda i: i.update(tokeniser="other"), "unknown tokeniser 'other'"),
         (lambda i: i["members"].pop(), "odd number of members"),
         (lambda i: i.update(members=[]), "no members"),
         (lambda i: i.update(members=i["members"] * 334), "more than 999"),
-        (lambda i: i.update(format=2), "has format 2; this version reads format 3"),
+        (lambda i: i.update(format=2), "has format 2; this version reads format 4"),
         (lambda i: i["model"].update(encoder_dim=8), "size mismatch"),
         (lambda i: i["model"].update(encoder_dim=10**9), "encoder_dim"),
         (lambda i: i["model"].update(encoder_dim=0), "encoder_dim and model.ngram_dim must not both be 0"),

@@ -1,5 +1,6 @@
 """O2D2: labels by hand, and a detector that learns which decisions are wrong."""
 
+import copy
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,9 +10,12 @@ import torch
 from support import TINY, random_network
 
 from pan21av.metrics import auc, pan_metrics
+from pan21av.network import scores
 from pan21av.network.embedding import EmbeddingPair
+from pan21av.network.evidence import scantness
 from pan21av.network.network import Scores
 from pan21av.network.scores import O2D2
+from pan21av.training import abstention
 from pan21av.training.abstention import SAMPLE_DRAWS, Usual, _quantile, fit_o2d2, labels
 from pan21av.training.calibration import LabelledPairs
 from pan21av.training.member import full_model
@@ -275,3 +279,26 @@ def test_dropout_before_each_of_the_three_layers():
     assert [x.shape[-1] for x in seen] == [124, 60, 30]
     for x in seen:
         assert float((x == 0).float().mean()) == pytest.approx(0.25, abs=0.03)
+
+
+@pytest.mark.slow
+def test_next_to_none_of_the_shortest_pairs_are_left_open(corpus, settled, monkeypatch):
+    """Where there are enough longer ones, the threshold is set by those, and rises steeply from there on."""
+    two = settled[0.2, 0.0]
+    sample = two.calibration.draw_many(two.calibration.for_o2d2, 10 * SAMPLE_DRAWS, Stream.USUAL)
+    scant = scantness(sample.pair)
+    limit = float(scant.quantile(0.6))
+    for module in (abstention, scores):
+        monkeypatch.setattr(module, "OPEN_UNTIL", limit)
+    monkeypatch.setattr(abstention, "FEWEST_LONG", 5)
+    network = copy.deepcopy(two.network)
+    network.o2d2.least.zero_()
+    abstention._settle(network.o2d2, network, sample, replace(corpus.settings.abstention, share=0.2, strange=0.0))
+    with torch.no_grad():
+        logit = network.score(sample.pair).o2d2[0].logit()
+    long = logit[sample.known & (scant <= limit)]
+    assert (long > 0.01).sum() <= 0.2 * len(long) <= (long > -0.01).sum()
+    assert network.o2d2.least[0, -1] == abstention.CLOSING
+    far = scant > limit + 0.5
+    assert far.any()
+    assert not (logit[far] > 0).any()

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pan21av.data.pan import PAIR_KINDS
+from pan21av.training.drawings import draw_fixed
 from pan21av.training.sampling import (
     FOR_CALIBRATION,
     FOR_SCORES,
@@ -128,3 +129,23 @@ def test_split_shares():
     split = split_documents(rich_catalogue(), False, 0.75, np.random.default_rng(0))
     shares = np.bincount(split) / len(split)
     np.testing.assert_allclose(shares, [0.75, 0.125, 0.125], atol=0.01)
+
+
+@given(catalogues(), st.integers(2, 5), st.integers(0, 1000))
+def test_validation_pairs_of_several_draws(catalogue, draws, seed):
+    """Each pair once, both answers alike often in every source, the first draw first; development stays as it is."""
+    documents = np.arange(len(catalogue.author))
+    calibration, validation = documents[::3], documents[1::3]
+
+    def fixed(count):
+        return draw_fixed("balanced", catalogue, calibration, validation, np.random.default_rng(seed), 0, count)
+
+    one, several = fixed(1), fixed(draws)
+    np.testing.assert_array_equal(one["development"], several["development"])
+    pairs = several["validation"]
+    np.testing.assert_array_equal(pairs[: len(one["validation"])], one["validation"])
+    assert len({frozenset(pair) for pair in pairs.tolist()}) == len(pairs)
+    assert set(pairs.flatten()) <= set(validation)
+    same, source = catalogue.same_author(pairs), catalogue.source[pairs[:, 0]]
+    for number in np.unique(source):
+        assert same[source == number].mean() == 0.5
