@@ -59,7 +59,8 @@ def test_ranked_by_the_verdicts(ensemble, folders, tmp_path, command):
     assert page.count('scope="col"') == 3
     shown = command("attribute", "q1.txt", "--known", "people", "--models", ensemble).stdout.decode()
     for name in PEOPLE:
-        assert f"{expected_of(report, name):.3f}" in next(line for line in shown.splitlines() if name in line)
+        figure = f"{expected_of(report, name):.3f}"
+        assert any(figure in line for line in shown.splitlines() if name in line), "in the row of the person"
     assert "no ratio beyond 1/100 and 200" in shown
 
 
