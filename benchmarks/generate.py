@@ -112,7 +112,7 @@ def trials(
     for number in range(pairs):
         rng = _stream(seed, "pair", number)
         same = bool(rng.random() < SAME_AUTHOR)
-        first, second = (writers[n] for n in rng.choice(authors, 2, replace=False))
+        first, second = (writers[n] for n in rng.permutation(authors)[:2])
         if same:  # as in PAN20, on two topics
             second = first
             about = [int(topic) for topic in rng.permutation(first.topics)[:2]]
