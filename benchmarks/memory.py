@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import generate
@@ -66,7 +67,8 @@ def run(command: list[str]) -> dict[str, float]:
     with subprocess.Popen(command) as process:
         while process.poll() is None:
             peak = max(peak, sum(map(proportional_bytes, tree_of(process.pid))))
-            time.sleep(0.5)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
     if process.returncode:
         sys.exit(f"{command[1:4]} ended with {process.returncode}")
     now = os.times()
