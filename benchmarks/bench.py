@@ -2,7 +2,8 @@
 
 Every measurement is a process of its own, so that thread settings and peak memory are its own
 too. Variants take turns, and medians are reported: against the plain implementation, against the
-arithmetic at the speed of this machine's own matrix product, and against the last recorded run.
+arithmetic at the speed of this machine's own matrix product, and against the last recorded run
+(the newest recorded-*.json; once results.json is to be that, copy it there by its date).
 
     python benchmarks/bench.py [--quick] [--repeat 3] [--models default] [--json benchmarks/results.json]
 """
@@ -18,6 +19,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -32,6 +34,8 @@ HERE = Path(__file__).parent
 MEMBERS = 21
 CHARACTERS = 21_000
 LENGTHS = (200, 1_000, 5_000, 21_000, 100_000)
+WORDS_OF_SHORT = 30
+TABLES_BELOW = "<!-- below: tables of the last run of bench.py -->"
 FLOP_PER_POSITION = 60_000  # 50 units: 40,000 of the recurrence, both directions, and 20,000 of the attention
 BACKENDS = {"kernel": "kernel", "torch": "reference"}  # our variants, and which of our implementations they are
 
@@ -141,28 +145,57 @@ def _batch(verifier, texts: list[str]):
     return batch_of(encode_all(texts, **verifier._reading), verifier.ensemble.vocabulary, verifier.config)
 
 
+AROUND = ("read JSON", "tokenise", "guard", "batch, with counting", "count n-grams", "n-gram part", "cohort", "scores")
+
+
 def measure_around(task: dict) -> dict:
-    """What is not the network, on one core: one of tokenising, the guard, batches with their n-grams."""
+    """One thing that is not the encoder, on one core; `count n-grams` is part of the batch."""
+    import numpy as np
+    import torch
+
     from pan21av.data.batch import batch_of
     from pan21av.data.fitness import Shares
+    from pan21av.data.jsonlines import parse_object
     from pan21av.data.tokeniser import encode_all
     from pan21av.verifier import Verifier
 
     verifier = Verifier.load(task["models"], device="cpu", threads=1)
+    network, vocabulary = verifier.network, verifier.ensemble.vocabulary
     texts = make_texts(2 * task["pairs"], task["characters"])
-    vocabulary = verifier.ensemble.vocabulary
+    lines = [json.dumps({"id": "1", "pair": pair}).encode() for pair in zip(texts[::2], texts[1::2], strict=True)]
     tokens = encode_all(texts, **verifier._reading)
+    batch = batch_of(tokens, vocabulary, verifier.config)
+    types = list(dict.fromkeys(token for one in tokens for token in one.types))
+    index = {token: number for number, token in enumerate(types)}
+    ids = [np.array([index[token] for token in one.types], dtype=np.int32)[one.ids] for one in tokens]
+
+    def count() -> None:
+        vocabulary.counter.count(vocabulary.counter.analyse(types), ids)
+
+    def members(what):
+        return lambda: [what(member) for member in verifier._networks]
+
+    lev = torch.randn(1, len(texts), verifier.config.lev_dim)
+    embedding = verifier.embed(texts[:2])
+    first, second = embedding[[0] * task["pairs"]], embedding[[1] * task["pairs"]]
     steps = {
+        "read JSON": lambda: [parse_object(line) for line in lines],
         "tokenise": lambda: encode_all(texts, **verifier._reading),
         "guard": lambda: [Shares.of(one, vocabulary) for one in tokens],
-        "batch and count": lambda: batch_of(tokens, vocabulary, verifier.config),
+        "batch, with counting": lambda: batch_of(tokens, vocabulary, verifier.config),
+        "count n-grams": count,
+        "n-gram part": members(lambda member: member.ngrams(batch.ngrams, batch.tokens.double())),
+        "cohort": members(lambda member: member.embedding(lev, batch.tokens)),
+        "scores": lambda: verifier.compare(first, second),
     }
     times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        steps[task["variant"]]()
-        times.append(time.perf_counter() - began)
-    return {"seconds": statistics.median(times), "positions": sum(len(one.ids) for one in tokens), "checksum": 0.0}
+    with torch.inference_mode():
+        for _ in range(3):
+            began = time.perf_counter()
+            steps[task["variant"]]()
+            times.append(time.perf_counter() - began)
+    positions = int(batch.windows.length.sum()) * network.n_members
+    return {"seconds": statistics.median(times), "positions": positions, "checksum": 0.0}
 
 
 def measure_arithmetic(task: dict) -> dict:
@@ -287,9 +320,10 @@ def predict_task(variant: str, preset: str, pairs: int, cores: int, **extra) -> 
 
 
 def comparison(preset: str, cores: int, quick: bool, repeat: int) -> dict[str, dict]:
+    """Without oneDNN the plain implementation is slower: shown at the paper's size alone."""
     few, many = (2, 8) if quick else (4, 32)
     tasks = {"kernel": predict_task("kernel", preset, many, cores), "torch": predict_task("torch", preset, few, cores)}
-    for onednn in (True, False):
+    for onednn in (True, False) if preset == "paper" else (True,):
         name = "oneDNN" if onednn else "no oneDNN"
         tasks[f"plain, {cores} threads, {name}"] = predict_task("plain", preset, few, cores, onednn=onednn)
         tasks[f"plain, {cores} processes, {name}"] = predict_task(
@@ -311,17 +345,10 @@ def training(quick: bool, repeat: int) -> dict[str, dict]:
     )
 
 
-def growth(cores: int, quick: bool, repeat: int) -> dict[str, dict[str, dict]]:
-    """How the kernel's time grows with each of pairs, members, text length and cores."""
-    pairs = 4 if quick else 16
-    base = predict_task("kernel", "compact", pairs, cores)
-    series = {
-        "pairs": {str(n): {**base, "pairs": n} for n in (pairs // 4, pairs // 2, pairs, 2 * pairs)},
-        "members": {str(n): {**base, "members": n} for n in (1, 3, 7, 21)},
-        "characters": {str(n): {**base, "characters": n, "pairs": _pairs_of(n, pairs)} for n in LENGTHS},
-        "cores": {str(n): {**base, "threads": n} for n in sorted({1, cores})},
-    }
-    return {name: medians(tasks, repeat) for name, tasks in series.items()}
+def growth(cores: int, quick: bool, repeat: int) -> dict[str, dict]:
+    """How the kernel's time grows with members."""
+    base = predict_task("kernel", "compact", 4 if quick else 16, cores)
+    return medians({str(n): {**base, "members": n} for n in (1, 3, 7, 21)}, repeat)
 
 
 def _pairs_of(characters: int, pairs: int) -> int:
@@ -335,14 +362,49 @@ def shipped(models: str, cores: int, quick: bool, repeat: int) -> dict[str, dict
     base = predict_task("kernel", "shipped", pairs, cores, models=models)
     around = {"what": "around", "models": models, "pairs": pairs, "characters": CHARACTERS}
     return {
-        "cores": medians({f"{n} cores": {**base, "threads": n} for n in sorted({1, cores})}, repeat),
+        "cores": medians({str(n): {**base, "threads": n} for n in sorted({1, cores})}, repeat),
         "characters": medians(
             {str(n): {**base, "characters": n, "pairs": _pairs_of(n, pairs // 2)} for n in LENGTHS}, repeat
         ),
-        "around": medians(
-            {name: {**around, "variant": name} for name in ("tokenise", "guard", "batch and count")}, repeat
-        ),
+        "around": medians({name: {**around, "variant": name} for name in AROUND}, 1),  # each a median of three
     }
+
+
+def commands(models: str, quick: bool) -> dict[str, dict]:
+    """`pan21av predict` as a whole, process start and files included: one pair; short ones, as many and ten times as
+    many, which the guard answers; and short ones that an ensemble without a guard embeds."""
+    import memory
+
+    from pan21av.network.checkpoint import MANIFEST, find_ensemble
+
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="pan21av-bench-") as name:
+        folder = Path(name)
+        bare = folder / "bare"
+        bare.mkdir()
+        for file in find_ensemble(models).iterdir():
+            (bare / file.name).symlink_to(file.resolve())
+        manifest = json.loads((bare / MANIFEST).read_text())
+        (bare / MANIFEST).unlink()
+        (bare / MANIFEST).write_text(json.dumps({**manifest, "limits": None}))
+        words = [word for text in make_texts(20, CHARACTERS, seed=1) for word in text.split()]
+        some = 1_000 if quick else 10_000
+        for title, pairs, ensemble in (
+            ("one pair", 1, models),
+            ("short pairs, guarded", some, models),
+            ("short pairs, guarded, ten times as many", 10 * some, models),
+            ("short pairs, embedded", some // 4, str(bare)),
+            ("short pairs, embedded, twice as many", some // 2, str(bare)),
+        ):
+            file, rng = folder / "pairs.jsonl", random.Random(0)
+            with file.open("w") as out:
+                for number in range(pairs):
+                    pair = [" ".join(rng.choices(words, k=WORDS_OF_SHORT)) for _ in range(2)]
+                    out.write(json.dumps({"id": str(number), "pair": pair}) + "\n")
+            command = [sys.executable, "-m", "pan21av", "-q", "predict", "-i", str(file), "-o", str(folder / title)]
+            found[title] = {"pairs": pairs, **memory.run([*command, "--models", ensemble])}
+            print(f"  {title}: {found[title]['seconds']:.1f} s", file=sys.stderr, flush=True)
+    return found
 
 
 def rows(results: dict[str, dict]) -> list[tuple[str, float, float, float, float]]:
@@ -379,18 +441,17 @@ def table(title: str, results: dict[str, dict], arithmetic: float = 0.0, last: d
 def picture(report: dict, path: Path) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(14, 3.6), layout="constrained")
-    axes = figure.subplots(1, 5)
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    axes = figure.subplots(1, 3)
     bars = rows(report["paper"])
     axes[0].barh([b[0] for b in bars], [b[2] for b in bars])
     axes[0].set(title="paper size, 21 members", xlabel="seconds a pair")
     axes[0].invert_yaxis()
-    for axis, (name, series) in zip(axes[1:], report["growth"].items(), strict=True):
-        each = [r["seconds"] / (1 if name == "pairs" else r["task"]["pairs"]) for r in series.values()]
+    lengths = report["shipped"].get("characters", {})
+    for axis, name, series in ((axes[1], "members", report["growth"]), (axes[2], "characters", lengths)):
+        each = [r["seconds"] / r["task"]["pairs"] for r in series.values()]
         axis.plot([int(k) for k in series], each, marker="o")
-        axis.set(
-            title=f"growth with {name}", xlabel=name, ylabel="seconds" + " a pair" * (name != "pairs"), ylim=(0, None)
-        )
+        axis.set(title=f"growth with {name}", xlabel=name, ylabel="seconds a pair", ylim=(0, None))
         axis.grid(alpha=0.3)
     figure.savefig(path, dpi=110)
 
@@ -413,7 +474,9 @@ def main() -> None:
     from pan21av.runtime.parallel import usable_cores
 
     cores = usable_cores()
-    last = json.loads(options.json.read_text()) if options.json.exists() else {}
+    recorded = sorted(HERE.glob("recorded-*.json"))
+    last = json.loads(recorded[-1].read_text()) if recorded else {}
+    trained = _loads(options.models)
     product = measure({"what": "arithmetic"})
     report = {
         "machine": f"{cpu_name()}, {cores} cores",
@@ -422,11 +485,22 @@ def main() -> None:
         **{preset: comparison(preset, cores, options.quick, options.repeat) for preset in ("paper", "compact")},
         "training": training(options.quick, options.repeat),
         "growth": growth(cores, options.quick, options.repeat),
-        "shipped": shipped(options.models, cores, options.quick, options.repeat) if _loads(options.models) else {},
+        "shipped": shipped(options.models, cores, options.quick, options.repeat) if trained else {},
+        "commands": commands(options.models, options.quick) if trained else {},
     }
-    print(page(report, last, options.repeat))
+    tables = page(report, last, options.repeat)
+    print(tables)
     options.json.write_text(json.dumps(report, indent=1))
+    if not options.quick:
+        refresh(HERE / "README.md", tables)
     picture(report, options.json.with_suffix(".png"))
+
+
+def refresh(readme: Path, tables: str) -> None:
+    """All that comes after TABLES_BELOW is of the last run."""
+    text, found, _ = readme.read_text(encoding="utf-8").partition(TABLES_BELOW)
+    if found:
+        readme.write_text(f"{text}{found}\n\n{tables}\n", encoding="utf-8")
 
 
 def _loads(models: str) -> bool:
@@ -450,10 +524,39 @@ def page(report: dict, last: dict, repeat: int) -> str:
         title = f"Prediction, {preset} size, {MEMBERS} members, {CHARACTERS:,} characters"
         sections.append(table(title, report[preset], arithmetic, last.get(preset)))
     sections.append(table("Training step, compact size, one thread", report["training"], 0.0, last.get("training")))
-    for part, title in (("growth", "Growth with {} (compact, kernel)"), ("shipped", "Shipped ensemble: {}")):
-        for name, series in report[part].items():
-            sections.append(table(title.format(name), series, arithmetic, last.get(part, {}).get(name)))
+    before = last.get("growth", {})
+    sections.append(table("Growth with members (compact)", report["growth"], arithmetic, before.get("members")))
+    shipped = report["shipped"]
+    for name in ("cores", "characters") if shipped else ():
+        # The ensemble of that time had no n-grams; its encoder was of the same size.
+        sections.append(table(f"Shipped ensemble: {name}", shipped[name], arithmetic, before.get(name)))
+    if shipped:
+        sections += [around_table(shipped["around"], shipped["cores"]["1"]), commands_table(report["commands"])]
     return "\n\n".join(sections)
+
+
+def around_table(around: dict[str, dict], whole: dict) -> str:
+    """What is not the encoder, as a share of all the time of a pair; on one core."""
+    each = whole["seconds"] / whole["task"]["pairs"]
+    lines = ["### Shipped ensemble: around the encoder, one core", "", "| | ms/pair | share |", "|---|---|---|"]
+    for name, _, seconds, _, _ in rows(around):
+        lines.append(f"| {name} | {1e3 * seconds:.2f} | {seconds / each:.1%} |")
+    total = sum(seconds for name, _, seconds, _, _ in rows(around) if name != "count n-grams")  # part of the batch
+    lines.append(f"| together | {1e3 * total:.2f} | {total / each:.1%} |")
+    return "\n".join(lines)
+
+
+def commands_table(commands: dict[str, dict]) -> str:
+    lines = [
+        f"### The command `predict`, shipped ensemble; short pairs: texts of {WORDS_OF_SHORT} words",
+        "",
+        "| | pairs | s | pairs/s | MiB |",
+        "|---|---|---|---|---|",
+    ]
+    for name, r in commands.items():
+        rate = r["pairs"] / r["seconds"]
+        lines.append(f"| {name} | {r['pairs']:,} | {r['seconds']:.1f} | {rate:,.1f} | {r['MiB']:.0f} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

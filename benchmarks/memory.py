@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import generate
@@ -70,7 +71,8 @@ def run(command: list[str], seconds: float = math.inf) -> dict[str, float]:
     with subprocess.Popen(command) as process:
         while process.poll() is None:
             peak = max(peak, sum(map(proportional_bytes, tree_of(process.pid))))
-            time.sleep(0.5)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
             if time.perf_counter() - began > seconds:
                 process.terminate()
                 break

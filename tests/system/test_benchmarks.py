@@ -85,7 +85,7 @@ def test_trained_ensembles_are_measured_too(tmp_path):
     assert run["seconds"] > 0
     assert run["positions"] % 3 == 0  # members
     around = {"what": "around", "models": models, "pairs": 2, "characters": 400}
-    for name in ("tokenise", "guard", "batch and count"):
+    for name in bench.AROUND:
         assert bench.measure({**around, "variant": name})["seconds"] > 0
     product = bench.measure({"what": "arithmetic"})
     # Nobody's core does less than 1 or more than 1,000 GFLOP/s.
@@ -104,3 +104,29 @@ def test_ratios_of_a_table():
     # 2 us a position and 0.5 a pair; 1 us of arithmetic on two cores is 0.5 us: a quarter.
     assert kernel_row == "| kernel | 2.00 | 0.5000 | 2.00 | 100 | 4.00x | 25% | 1.50x |"
     assert plain_row.endswith("| 1.00x | 12% |  |")
+
+
+def test_shares_of_what_is_around_the_encoder():
+    """Counted by hand: a pair takes 100 ms in all; counting is within the batch, and not added to it."""
+
+    def run(seconds, pairs):
+        return {"seconds": seconds, "positions": 1, "megabytes": 1, "task": {"what": "around", "pairs": pairs}}
+
+    parts = {"tokenise": run(0.012, 4), "batch, with counting": run(0.008, 4), "count n-grams": run(0.004, 4)}
+    lines = bench.around_table(parts, run(0.2, 2)).splitlines()
+    assert lines[-4] == "| tokenise | 3.00 | 3.0% |"
+    assert lines[-2] == "| count n-grams | 1.00 | 1.0% |"
+    assert lines[-1] == "| together | 5.00 | 5.0% |"
+
+
+def test_commands_are_told_by_their_rate():
+    line = bench.commands_table({"short": {"pairs": 3_000, "seconds": 2.0, "MiB": 511.6}}).splitlines()[-1]
+    assert line == "| short | 3,000 | 2.0 | 1,500.0 | 512 |"
+
+
+def test_the_page_keeps_its_words_and_takes_new_tables(tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text(f"words\n\n{bench.TABLES_BELOW}\n\nold tables\n")
+    bench.refresh(readme, "new tables")
+    assert readme.read_text() == f"words\n\n{bench.TABLES_BELOW}\n\nnew tables\n"
+    assert bench.TABLES_BELOW in (bench.HERE / "README.md").read_text()
