@@ -26,7 +26,7 @@ def identity(settings=SETTINGS, **changes):
 def ensemble(tmp_path) -> Path:
     """Three members that look as if they had been trained."""
     state = random_network(3).state_dict()
-    scores = np.arange(3 * 4).reshape(3, 4) / 12
+    scores = np.arange(3 * 4).reshape(3, 4) / 16  # as many bits as they are stored with
     np.savez(tmp_path / "scores.npz", ual=scores, o2d2=1 - scores)
     save_ensemble(
         tmp_path / "old", config=TINY, tokeniser=DEFAULT, vocabulary=tiny_vocabulary(),
@@ -54,7 +54,7 @@ def test_whole_members(ensemble, tmp_path):
             assert data == (ensemble / f"member-{m + 1:02d}.{stage}.safetensors").read_bytes()
         assert task.result == {"eps": 0.1, "validation": {"ual": m}, "seed": SEEDS[m], "seconds": 5.0}
         found = np.load(task.folder / "validation.npz")
-        np.testing.assert_array_equal(found["ual"], np.arange(4 * m, 4 * m + 4) / 12)
+        np.testing.assert_array_equal(found["ual"], np.arange(4 * m, 4 * m + 4) / 16)
     assert reuse(wanted, ensemble, identity()) == (0, 0)  # they are there already
 
 
