@@ -63,13 +63,10 @@ def _settle(detectors: O2D2, network: Network, pairs: LabelledPairs, settings: A
     assert detectors.strange is not None
     assert detectors.least is not None
     detectors.strange.fill_(settings.strange)
-    long = pairs.known & (scantness(pairs.pair) <= OPEN_UNTIL)
-    enough = int(long.sum()) >= FEWEST_LONG
-    known = pairs.pair[(long if enough else pairs.known).nonzero()[:, 0]]
-    logit = _logit(detectors, network, known)
-    terms = least_terms(scantness(known))
-    if enough:
-        terms = terms[:, :-1]
+    known = pairs.pair[pairs.known.nonzero()[:, 0]]
+    logit, scant = _logit(detectors, network, known), scantness(known)
+    enough = int((scant <= OPEN_UNTIL).sum()) >= FEWEST_LONG
+    terms = parabola(scant) if enough else least_terms(scant)
     for least, values in zip(detectors.least, logit, strict=True):
         least[-1] = CLOSING
         least[: terms.shape[1]] = _quantile(terms, values, 1 - settings.share)

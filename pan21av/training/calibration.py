@@ -25,8 +25,6 @@ from .streams import COHORT_SEED, Stream, numpy_stream
 
 FEWEST, MOST = 10, 300  # texts of a population
 POPULATIONS = 2  # conditions with one, beside that without
-JURY_SHARE = 0.2  # of the calibration authors, of whom no member learns: they tell how sure all may be together
-MIN_JURY = 100  # authors: of fewer nothing could be learnt, so a small corpus keeps nobody apart
 
 
 class LabelledPairs(NamedTuple):
@@ -179,30 +177,18 @@ def fewest_in_cohort(prepared: Prepared, source_share: float) -> int:
     return int(np.sort(authors)[: n_known(len(prepared.sources), source_share)].sum())
 
 
-def jury_documents(prepared: Prepared) -> np.ndarray:
-    """Of a share of the calibration authors, the same for all members, who learn nothing from them; none of a small
-    corpus."""
-    documents = prepared.documents(CALIBRATE)
-    author = prepared.catalogue.author[documents]
-    authors = numpy_stream(COHORT_SEED, Stream.JURY).permutation(np.unique(author))
-    size = round(JURY_SHARE * len(authors))
-    return documents[np.isin(author, authors[: size if size >= MIN_JURY else 0])]
-
-
 class Calibration:
     """Calibration documents of one member, and pairs drawn from them."""
 
     def __init__(self, views: Views, prepared: Prepared, settings: Settings, seed: int, device: torch.device) -> None:
         self.views, self.prepared, self.settings, self.seed, self.device = views, prepared, settings, seed, device
         # The scores learn from one half of the calibration authors; which pairs they get wrong can
-        # only be learnt from the other. Every member halves them in its own way, without those that
-        # are kept for all members together. Without new scores (as in the paper) all serve O2D2.
-        jury = jury_documents(prepared) if settings.heads.epochs else np.zeros(0, dtype=np.int64)
-        documents = np.setdiff1d(views.documents, jury)
-        author = prepared.catalogue.author[documents]
+        # only be learnt from the other. Every member halves them in its own way. Without new
+        # scores (as in the paper) all authors serve O2D2.
+        author = prepared.catalogue.author[views.documents]
         authors = numpy_stream(seed, Stream.HALVES).permutation(np.unique(author))
         mine = np.isin(author, authors[: len(authors) // 2 if settings.heads.epochs else 0])
-        self.for_scores, self.for_o2d2 = documents[mine], documents[~mine]
+        self.for_scores, self.for_o2d2 = views.documents[mine], views.documents[~mine]
 
     def draw(self, documents: np.ndarray, rng: np.random.Generator) -> LabelledPairs:
         """Pairs drawn anew, each document at a random view, half of the pairs with a population."""

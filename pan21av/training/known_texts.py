@@ -63,21 +63,22 @@ def known_scores(network: Network, prepared: Prepared) -> dict[str, np.ndarray]:
     trials = known_trials(prepared)
     if not len(trials.same):
         return {}
-    questioned = _embed(network, prepared, trials.questioned[:, None])
-    rows = torch.arange(len(trials.same))
     columns: dict[str, np.ndarray] = {}
+    questioned, asked = _embed(network, prepared, trials.questioned[:, None])
     for texts in range(1, KNOWN + 1):
-        known = _embed(network, prepared, trials.known[:, :texts])
-        scores = network.score(Embedding.join([questioned, known], "documents").pair(rows, rows + len(rows)))
+        known, whose = _embed(network, prepared, trials.known[:, :texts])
+        both = Embedding.join([questioned, known], "documents")
+        scores = network.score(both.pair(asked, whose + len(questioned)))
         columns |= {f"{name}*{texts}": getattr(scores, name)[0].cpu().numpy() for name in ("ual", "o2d2")}
     return columns
 
 
-def _embed(network: Network, prepared: Prepared, documents: np.ndarray) -> Embedding:
-    """(T, texts) documents -> T embeddings, each of several texts together."""
+def _embed(network: Network, prepared: Prepared, documents: np.ndarray) -> tuple[Embedding, torch.Tensor]:
+    """(T, texts) documents -> embeddings, each of several texts together and once, and which is whose (T)."""
     crops = Crops(prepared, numpy_stream(COHORT_SEED, Stream.KNOWN_TEXTS))
+    documents, rows = np.unique(documents, axis=0, return_inverse=True)
     parts = []
     for at in range(0, len(documents), DOCUMENTS_PER_BATCH):
         spans = [[crops.whole(int(d)) for d in texts] for texts in documents[at : at + DOCUMENTS_PER_BATCH]]
         parts.append(network.embed(prepared.batch_of_texts(spans, network.config).to(network.device)))
-    return Embedding.join(parts, "documents")
+    return Embedding.join(parts, "documents"), torch.from_numpy(rows.reshape(-1))

@@ -138,7 +138,7 @@ class AbstentionSettings:
     eps_max: float = 0.15  # the paper's range
     eps_steps: int = 5  # candidates tried side by side
     strange: float = 0.0  # what a kind of text that is surely strange adds to the logit, twice: see O2D2
-    share: float = 0.0  # > 0: of pairs of familiar sources, that a member abstains on, whatever their length
+    share: float = 0.0  # > 0: of pairs of familiar sources, that a member abstains on, at every length
 
 
 WORDS = {
@@ -261,7 +261,7 @@ _COMPACT = Settings(
     pairs=PairSettings(epochs=2, max_windows=48, min_windows=8, per_source=400, clip_per="tensor", init="scaled"),
     calibration=CalibrationSettings(cohort=600, views=3, draws=8, per_source=80),
     heads=HeadSettings(epochs=3, lr=2e-4, sharpen=1.5),
-    abstention=AbstentionSettings(epochs=20, batch=60, lr_fall_epochs=0, clip=0.0, strange=2.5, share=0.15),
+    abstention=AbstentionSettings(epochs=20, batch=60, lr_fall_epochs=0, clip=0.0, strange=2.5, share=0.12),
 )
 PRESETS = {
     "paper": Settings(),

