@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,9 @@ from hypothesis import settings
 from support import write_random_ensemble
 
 from pan21av.cli import main
+
+# A job in the background ignores Ctrl-C, and so does all that it starts; tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # One profile: a busy machine must not fail a property, and CI draws the same examples every time.
 settings.register_profile("pan21av", deadline=None, derandomize=bool(os.environ.get("CI")))
