@@ -17,7 +17,6 @@ import json
 import math
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -67,16 +66,16 @@ def proportional_bytes(pid: int) -> int:
 
 def run(command: list[str], seconds: float = math.inf) -> dict[str, float]:
     """Peak of the process tree, time passed, and time that its cores were busy; of the first `seconds` alone."""
-    began, busy, peak = time.perf_counter(), os.times(), 0
+    began, busy, peak, stopped = time.perf_counter(), os.times(), 0, False
     with subprocess.Popen(command) as process:
         while process.poll() is None:
             peak = max(peak, sum(map(proportional_bytes, tree_of(process.pid))))
             with suppress(subprocess.TimeoutExpired):
                 process.wait(0.5)
-            if time.perf_counter() - began > seconds:
+            if not stopped and time.perf_counter() - began > seconds:
                 process.terminate()
-                break
-    if process.returncode not in (0, -signal.SIGTERM):
+                stopped = True
+    if process.returncode and not stopped:
         sys.exit(f"{command[1:4]} ended with {process.returncode}")
     now = os.times()
     core_seconds = now.children_user + now.children_system - busy.children_user - busy.children_system

@@ -18,7 +18,7 @@ from .evidence import parabola, scantness
 from .layers import Linear
 
 SOFTEN = 1e-6  # keeps covariances invertible
-OPEN_UNTIL = 1.2  # scantness, of two texts of 400 tokens: see least_terms
+OPEN_UNTIL = 0.6  # scantness, of two texts of 730 tokens: see least_terms
 STEEPER = 3.0  # what a member is unsure to know, it should not be surer of: its doubt counts so many times
 
 

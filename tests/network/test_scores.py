@@ -219,7 +219,7 @@ def test_o2d2_literally(told):
                 constant, linear, square, beyond = o2d2.least[m].tolist()
                 scant = float(evidence[m, n, SCANT])  # as it is, not standardised
                 logit += float(o2d2.direct[m, 0]) * certainty
-                within = min(scant, 1.2)
+                within = min(scant, 0.6)
                 logit -= constant + linear * within + square * within**2 + beyond * (scant - within)
                 logit += float(o2d2.strange[m, 0]) * (0.5 - float(familiar[m, n]))
             assert float(found[m, n]) == pytest.approx(1 / (1 + math.exp(-logit)), rel=1e-9)
