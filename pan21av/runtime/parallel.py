@@ -69,6 +69,14 @@ def _follow_parent(parent: int) -> None:
     os._exit(1)
 
 
+def _release(broken: ProcessPoolExecutor) -> None:
+    """Python before 3.11.5 shuts a broken pool down only when its jobs have gone into a pipe that nobody reads any more
+    (CPython issue 94777). Without a reader they fail instead."""
+    reader = getattr(getattr(broken, "_call_queue", None), "_reader", None)
+    if reader is not None:
+        reader.close()
+
+
 def ordered_map(
     function: Callable[[Argument], Result],
     jobs: Iterable[tuple[Item, Argument]],
@@ -96,6 +104,7 @@ def ordered_map(
         except BrokenProcessPool:
             if pool is not None:
                 log.warning("a worker process was killed, perhaps for want of memory: going on without it")
+                _release(pool)
             pool = None
         return function(argument)
 
