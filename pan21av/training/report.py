@@ -47,6 +47,7 @@ def ensemble_report(
     truth, kinds, source = catalogue.same_author(pairs), catalogue.kinds(pairs), catalogue.source[pairs[:, 0]]
     author = catalogue.author[pairs]
     answers = vote(scores["ual"], scores["o2d2"], calibration).answers
+    alone = apart(pairs)
 
     def row(values: np.ndarray, here: np.ndarray | slice = slice(None)) -> dict[str, Any]:
         return figures_of(truth[here], values[here], author[here])
@@ -69,7 +70,8 @@ def ensemble_report(
         "validation_of_parts": {
             name.partition("_")[2]: auc(truth, -scores[name].mean(0)) for name in scores if name.startswith("distance_")
         },
-        "distances": histogram(truth, scores["distance"].mean(0)),
+        # By its counts likelihood ratios are bounded: a text that comes again adds no evidence.
+        "distances": histogram(truth[alone], scores["distance"].mean(0)[alone]),
     }
 
 
@@ -143,6 +145,17 @@ def figures_of(truth: np.ndarray, answers: np.ndarray, author: np.ndarray) -> di
         drawn = bootstrap_intervals(truth, answers, resamples_by_author(author, SAMPLES))
         intervals = {key: [round(limit, 4) for limit in drawn[key]] for key in ("auc", "overall")}
     return {"pairs": len(truth), **all_metrics(truth, answers), "intervals": intervals}
+
+
+def apart(pairs: np.ndarray) -> np.ndarray:
+    """(P, 2) documents -> (P) bool: pairs whose two are in no earlier one of these."""
+    used: set[int] = set()
+    kept = np.zeros(len(pairs), dtype=bool)
+    for number, pair in enumerate(pairs.tolist()):
+        if used.isdisjoint(pair):
+            kept[number] = True
+            used.update(pair)
+    return kept
 
 
 def histogram(truth: np.ndarray, distances: np.ndarray, bins: int = 40) -> dict[str, Any]:

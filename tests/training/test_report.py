@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pan21av.metrics import all_metrics
-from pan21av.training.report import MIN_PAIRS, ensemble_report, figures, figures_of, histogram, known_sources
+from pan21av.training.report import MIN_PAIRS, apart, ensemble_report, figures, figures_of, histogram, known_sources
 from pan21av.training.sampling import Catalogue
 
 TRUTH = np.array([True, True, True, False, False, False])
@@ -130,3 +130,8 @@ def test_histogram_counts_every_pair_once():
     assert found["edges"] == pytest.approx([0, 2, 4, 6, 8], rel=1e-3)
     assert found["same"] == [3, 0, 0, 0]  # 0, 1 and 2: the edges lie a little beyond whole numbers
     assert found["different"] == [0, 2, 0, 1]
+
+
+def test_pairs_that_share_no_text():
+    pairs = np.array([[0, 1], [2, 3], [1, 4], [4, 5], [5, 6], [6, 0]])
+    assert apart(pairs).tolist() == [True, True, False, True, False, False]
