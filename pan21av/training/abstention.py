@@ -27,6 +27,7 @@ from .streams import Stream, numpy_stream, torch_stream
 
 SAMPLE_DRAWS = 6  # of pairs that show what is usual
 FEWEST_LONG = 200  # pairs of texts long enough to abstain on, that a threshold is set by
+PARABOLA, ENDS = [0, 1, 2], [0, 3]  # of least_terms: what is fitted to texts of all lengths, or to short ones alone
 CLOSING = 10.0  # what so much less text that its log falls by one adds to the threshold, beyond OPEN_UNTIL
 
 
@@ -65,11 +66,11 @@ def _settle(detectors: O2D2, network: Network, pairs: LabelledPairs, settings: A
     detectors.strange.fill_(settings.strange)
     known = pairs.pair[pairs.known.nonzero()[:, 0]]
     logit, scant = _logit(detectors, network, known), scantness(known)
-    enough = int((scant <= OPEN_UNTIL).sum()) >= FEWEST_LONG
-    terms = parabola(scant) if enough else least_terms(scant)
+    long = int((scant <= OPEN_UNTIL).sum()) >= FEWEST_LONG
+    which, terms = (PARABOLA, parabola(scant)) if long else (ENDS, least_terms(scant)[:, ENDS])
     for least, values in zip(detectors.least, logit, strict=True):
         least[-1] = CLOSING
-        least[: terms.shape[1]] = _quantile(terms, values, 1 - settings.share)
+        least[which] = _quantile(terms, values, 1 - settings.share)
 
 
 @torch.no_grad()
