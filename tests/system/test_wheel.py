@@ -71,7 +71,7 @@ def test_it_holds_the_whole_package_and_nothing_else(source, wheel):
     modules = {str(path.relative_to(source)) for path in package.rglob("*.py")}
     ensemble = {f"pan21av/models/default/{path.name}" for path in (source / "models" / "default").iterdir()}
     assert "pan21av/models/default/ensemble.json" in ensemble
-    pages = {"commands/page.html", "commands/matrix.html", "commands/style.css"}
+    pages = {"commands/frame.html", "commands/page.html", "commands/matrix.html", "commands/style.css"}
     beside = {"README.md", "py.typed", *pages, "models/default.toml"}
     assert names - built == modules | ensemble | {f"pan21av/{name}" for name in beside}
 
