@@ -273,7 +273,7 @@ def compare_with_verifier(folder, corpus) -> None:
     pair = embedding.pair(slice(0, len(pairs)), slice(len(pairs), None))
     scores = verifier.network.score(pair)
     for name in ("dml", "bfs", "ual", "o2d2"):
-        np.testing.assert_allclose(getattr(scores, name), stored[name], atol=1e-4, err_msg=name)
+        np.testing.assert_allclose(getattr(scores, name), stored[name], atol=5e-4, err_msg=name)  # half precision
     np.testing.assert_allclose(pair.distance, stored["distance"], rtol=1e-3)
 
 
