@@ -35,8 +35,10 @@ class Shares:
         is_word = np.array([token[0].isalpha() for token in tokens.types])
         ids = np.array([vocabulary.word_id(token) for token in tokens.types])
         words = counts * is_word
-        letters = np.array([sum(map(str.isalpha, token)) for token in tokens.types])
-        strange = np.array([sum(c.isalpha() and not vocabulary.knows_char(c) for c in t) for t in tokens.types])
+        letters = np.array([len(t) if t.isalpha() else sum(map(str.isalpha, t)) for t in tokens.types])
+        # Most texts have none, and to look at every letter of every type takes longer than to tokenise them.
+        unknown = {c for c in set("".join(tokens.types)) if c.isalpha() and not vocabulary.knows_char(c)}
+        strange = np.array([sum(c in unknown for c in token) if unknown else 0 for token in tokens.types])
         n_words, n_letters = max(1.0, words.sum()), max(1.0, float(counts @ letters))
         common = (ids >= FIRST) & (ids < FIRST + COMMON_WORDS)
         return cls(
