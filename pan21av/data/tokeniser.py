@@ -7,7 +7,6 @@ Change what `tokenise` returns, and it needs a new name (tests/data/golden_token
 from __future__ import annotations
 
 import re
-import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,16 +17,10 @@ from typing import Protocol
 import numpy as np
 
 from . import published
+from .nltk_part import regexp_tokenizer
 from .repair import repair
 
-# NLTK would load SciPy, where that is installed, for statistics that we do not use: 1.3 s of every start.
-_hidden = [name for name in ("scipy", "sklearn", "matplotlib") if name not in sys.modules]
-sys.modules.update(dict.fromkeys(_hidden))  # type: ignore[arg-type]
-try:
-    from nltk.tokenize.regexp import RegexpTokenizer
-finally:
-    for _name in _hidden:
-        del sys.modules[_name]
+RegexpTokenizer = regexp_tokenizer()
 
 UNREADABLE = "\ufffd"  # stands for a text in which nothing counts as a token
 CHARS_PER_PIECE, MAX_PIECE = 1 << 14, 1 << 16  # matched at a time
