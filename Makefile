@@ -28,7 +28,7 @@ demo: $(READY)
 	$(BIN)/python examples/show.py out/demo/answers.jsonl examples/truth.jsonl
 
 check: lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check .
