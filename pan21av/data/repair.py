@@ -14,6 +14,7 @@ from html import unescape
 MIN_TAGS = 3  # of HTML in a text that is read as a page
 MIN_HEADER_LINES = 2  # of an e-mail, one below the other
 MAX_CONTINUED = 4  # lines that go on with one of them
+MAX_HEADER_LINE = 998  # characters, RFC 5322: what is longer has the letter itself in it
 MIN_REPEATS = 3  # of a line that is a page's header or a separator rather than the author's words
 MIN_REPEATED_LETTERS = 20  # shorter lines recur in verse, dialogue and lists of messages
 GUTENBERG_HEAD, GUTENBERG_LINES, GUTENBERG_TAIL = 20_000, 80, 40_000  # characters and lines where its text may be
@@ -120,7 +121,7 @@ def _mail_headers(text: str) -> str:
     block: list[str] = []  # lines of a header, as far as it goes
     fields = continued = 0
     for line in [*text.split("\n"), ""]:
-        if _MAIL_FIELD.match(line):
+        if len(line) <= MAX_HEADER_LINE and _MAIL_FIELD.match(line):
             block.append(line)
             fields, continued = fields + 1, 0
             continue

@@ -52,6 +52,16 @@ def test_entities_of_a_page_are_read():
     assert squeezed(repair("<p>Fish &amp; chips</p><p>caf&eacute;</p><br>")[0]) == "Fish & chips café"
 
 
+def test_a_letter_on_the_line_of_its_subject_stays():
+    """Old blogs have whole letters so: a line of a header has at most 998 characters (RFC 5322)."""
+    letter = " ".join(STORY.split() * 20)
+    assert len(letter) > 998
+    text = f"From: somebody\nSubject: rain {letter}"
+    assert repair(text) == (text, {})
+    mended, notes = repair(f"From: somebody\nTo: somebody else\nSubject: rain {letter}")
+    assert (mended.strip(), list(notes)) == (f"Subject: rain {letter}", ["headers"])
+
+
 def test_page_headers_stay_once():
     header = "THE HISTORY OF A SMALL HOUSE BY THE SEA"
     pages = [f"{header}\nPage text number {n}, which is not the same as the others." for n in "abcd"]
