@@ -9,7 +9,7 @@ VARIANTS = ("paper", "published")
 MAX_SIZE = 4096
 # Positions of the character filters that the kernel can tell apart: it keeps the place of a maximum in 8 bits.
 MAX_CHAR_POSITIONS = 256
-MAY_BE_ZERO = ("encoder_dim", "ngram_dim", "ngram_features", "cohort")
+MAY_BE_ZERO = ("encoder_dim", "ngram_dim", "ngram_features", "kinds", "cohort")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class ModelConfig:
     encoder_dim: int = 60  # the part of the linguistic embedding vector (LEV) that comes from the encoder; 0: none
     ngram_dim: int = 0  # the part that comes from n-grams (network/ngram_part.py); 0: none, as in the paper
     ngram_features: int = 0  # n-grams that a member reads
+    kinds: int = 0  # kinds of text that a member knows, by their n-grams (network/kinds.py); 0: none are told apart
     bfs_dim: int = 40
     cohort: int = 0  # texts that distances are normalised by (network/cohort.py); 0: none, as in the paper
     variant: str = "paper"  # "published": the formulas of the authors' program, which differ from the paper's
@@ -39,6 +40,8 @@ class ModelConfig:
             least = 0 if field.name in MAY_BE_ZERO else 1
             if field.type == "int" and not (type(value) is int and least <= value <= MAX_SIZE):
                 raise ValueError(f"model.{field.name} must be a number from {least} to {MAX_SIZE}, not {value!r}")
+        if self.kinds and not self.ngram_dim:
+            raise ValueError("model.kinds are told apart by n-grams: it needs model.ngram_dim")
         if not self.lev_dim:
             raise ValueError("model.encoder_dim and model.ngram_dim must not both be 0")
         if self.chars_per_token + self.char_width - 1 > MAX_CHAR_POSITIONS:
@@ -62,6 +65,11 @@ class ModelConfig:
         return self.encoder_dim + self.ngram_dim
 
     @property
+    def projected_dim(self) -> int:
+        """Numbers of a document before its parts are made comparable: the LEV's, and how strange its kind is."""
+        return self.lev_dim + (1 if self.kinds else 0)
+
+    @property
     def lev_parts(self) -> tuple[int, ...]:
         """How many numbers of the LEV come from the encoder, and how many from n-grams."""
         return tuple(dim for dim in (self.encoder_dim, self.ngram_dim) if dim)
@@ -69,7 +77,9 @@ class ModelConfig:
     @property
     def encoder_alone(self) -> ModelConfig:
         """What stage one trains by gradients."""
-        return replace(self, ngram_dim=0, ngram_features=0, cohort=0, bfs_dim=min(self.bfs_dim, self.encoder_dim))
+        return replace(
+            self, ngram_dim=0, ngram_features=0, kinds=0, cohort=0, bfs_dim=min(self.bfs_dim, self.encoder_dim)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -103,7 +103,7 @@ class PopulationTexts:
     def without(self, keys: frozenset[bytes] = frozenset()) -> Population | None:
         """The others; None if there are none."""
         rows = [row for key, row in self._rows.items() if key not in keys]
-        return Population(self.projected[:, rows].double().mean(1).float(), len(rows)) if rows else None
+        return Population(self.projected[:, rows]) if rows else None
 
     def to(self, device: torch.device) -> PopulationTexts:
         return PopulationTexts(self.keys, self.projected.to(device), self.ensemble, self.left_out)
@@ -181,7 +181,7 @@ def project_population(ensemble: Ensemble, texts: Iterable[str]) -> PopulationTe
             f"{len(fit)} that can be used{left_out_words(left_out)}"
         )
     parts = [
-        network.ngrams(*_counted(ensemble, fit[at : at + TEXTS_AT_A_TIME])).float()
+        network.ngrams(*_counted(ensemble, fit[at : at + TEXTS_AT_A_TIME]))[..., : network.config.ngram_dim].float()
         for at in range(0, len(fit), TEXTS_AT_A_TIME)
     ]
     return PopulationTexts(tuple(keys), torch.cat(parts, 1), manifest_hash(ensemble.path), dict(left_out))
@@ -202,7 +202,7 @@ def embed_among(
     of the members that the populations are of."""
     projected, parts = network.project(batch), []
     for rows, population in judged:
-        mine = population and Population(population.mean[members], population.texts)
+        mine = population and Population(population.texts[members])
         parts.append(network.embedding(projected[:, rows], batch.tokens[rows], mine))
     order = np.argsort([row for rows, _ in judged for row in rows])
     return Embedding.join(parts, "documents")[torch.from_numpy(order).to(batch.tokens.device)]

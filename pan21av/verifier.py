@@ -125,7 +125,7 @@ class Verifier:
 
     def embed(self, texts: Sequence[str]) -> Embedding:
         """The members' embeddings of texts, to be compared as often as you like."""
-        nothing = torch.zeros(self.network.n_members, 0, self.config.lev_dim, device=self.device)
+        nothing = torch.zeros(self.network.n_members, 0, self.config.projected_dim, device=self.device)
         with torch.inference_mode():
             parts = [self.network.embedding(nothing, nothing[0, :, 0]).to(torch.device("cpu"))]
         with self._workers() as threads:

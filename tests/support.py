@@ -27,9 +27,9 @@ TINY = ModelConfig(
     char_dim=3, char_width=3, char_filters=5, chars_per_token=8, word_dim=7, window_hidden=6, document_hidden=5,
     window_tokens=12, window_hop=9, max_windows=20, encoder_dim=9, bfs_dim=4,
 )  # fmt: skip
-# With n-grams and a cohort.
-TINY_FULL = replace(TINY, encoder_dim=5, ngram_dim=4, ngram_features=60, cohort=30)
-# With n-grams and a cohort, without an encoder.
+# With n-grams, kinds of text and a cohort.
+TINY_FULL = replace(TINY, encoder_dim=5, ngram_dim=4, ngram_features=60, kinds=3, cohort=30)
+# The same without an encoder.
 TINY_LIGHT = replace(TINY_FULL, encoder_dim=0)
 # Settings of a training that takes seconds.
 SMALL_SETTINGS = [
@@ -111,7 +111,8 @@ def _spread_ngrams(part: NgramPart, pool: int) -> None:
 
 # Of texts (data/fitness.py): they turn nothing away, but an ensemble that has limits repairs what it reads.
 LAX_LIMITS = {"min_tokens": 1, "min_words": 0, "min_common": 0, "max_unknown": 1, "max_foreign": 1}
-FITTED = ("o2d2.", "dml.", "bfs.", "ual.", "cohort.", "part_scale")  # how the names of stage two's tensors begin
+# How the names of stage two's tensors begin.
+FITTED = ("o2d2.", "dml.", "bfs.", "ual.", "cohort.", "part_scale", "ngrams.kinds.")
 
 
 def write_random_ensemble(folder: Path, count: int = 3, config: ModelConfig = TINY, half: bool = False, **info) -> Path:

@@ -46,8 +46,8 @@ def test_the_mean_of_the_others_is_taken_off(verifier):
         encode_all(OTHERS, limit=verifier.config.max_tokens), verifier.ensemble.vocabulary, network.config
     )
     mine = batch_of(encode_all(texts, limit=verifier.config.max_tokens), verifier.ensemble.vocabulary, network.config)
-    width = network.config.ngram_dim
-    population = Population(network.project(others)[..., -width:].mean(1), len(OTHERS))
+    size, width = network.config.lev_dim, network.config.ngram_dim
+    population = Population(network.project(others)[..., size - width : size])
     expected, found = network.embed(mine, population), asked.embed(texts)
     torch.testing.assert_close(found.vectors, expected.vectors, atol=1e-5, rtol=0)
     torch.testing.assert_close(found.cohort, expected.cohort, atol=1e-4, rtol=1e-4)

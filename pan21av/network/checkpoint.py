@@ -32,7 +32,7 @@ from ..files import reading, replace_folder, writing
 from ..vote import SCORES, PlattScaling, check_odd
 from .network import Network
 
-FORMAT = 4
+FORMAT = 5
 VARIABLE = "PAN21AV_MODELS"
 MANIFEST = "ensemble.json"
 MAX_MEMBERS = 999
@@ -194,7 +194,7 @@ def _check_ngrams(network: Network, vocabulary: Vocabulary) -> None:
 @torch.no_grad()
 def _check_scores(network: Network) -> None:
     """Weights may be finite and yet give no probabilities: hostile ones are found before the work, not within it."""
-    ones = torch.ones(network.config.lev_dim)
+    ones = torch.ones(network.config.projected_dim)
     extremes = torch.stack([ones, -ones]).expand(network.n_members, -1, -1)
     tokens = torch.tensor([1.0, network.config.max_tokens])
     scores = network.score(network.embedding(extremes, tokens).pair([0, 0, 1], [0, 1, 1]))
@@ -209,7 +209,7 @@ def compress(name: str, tensor: Tensor) -> Tensor:
     tensor = tensor.detach().cpu()
     if not tensor.is_floating_point():
         return tensor.contiguous()
-    halve = name.startswith("encoder.") or name in ("ngrams.weight", "cohort.texts")
+    halve = name.startswith("encoder.") or name in ("ngrams.weight", "ngrams.kinds.weight", "cohort.texts")
     return (tensor.half() if halve else tensor.float()).contiguous()
 
 

@@ -31,6 +31,12 @@ def cohort_measures(y: Tensor, cohort: Tensor, usable: Tensor | None = None) -> 
     return torch.stack([near, mean, spread.clamp_min(MIN_DEVIATION)], -1)
 
 
+def nearest_tenth(y: Tensor, texts: Tensor) -> Tensor:
+    """Mean squared distance of documents (M, D, L) to the tenth of the texts (M, K, L) that is nearest -> (M, D)"""
+    squares = y.square().sum(-1)[..., None] + texts.square().sum(-1)[:, None] - 2 * y @ texts.mT
+    return squares.topk(max(1, texts.shape[1] // 10), largest=False).values.mean(-1)
+
+
 def _measures_of_all(squares: Tensor) -> Tensor:
     """The same where everybody counts: (M, D, K) -> (M, D, 3)"""
     size = squares.shape[-1]

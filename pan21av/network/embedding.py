@@ -23,10 +23,12 @@ class Embedding:
     parts: tuple[int, ...]  # widths of the parts of a vector: the encoder's, the n-grams'
     cohort: Tensor | None = None  # (M, D, parts, 3), see cohort_measures; None without a cohort
     norm: Tensor | None = None  # (M, D): log norm of the last part before it was made one
+    strangeness: Tensor | None = None  # (M, D): how far their kind of text is from those that the member knows
+    neighbours: Tensor | None = None  # (M, D): how far their last part is from the nearest of the population
     population: Tensor | None = None  # (D): how far a population is known that they are from, 0 to 1
 
     OF_DOCUMENTS = ("tokens", "population")  # (D)
-    OF_MEMBERS = ("vectors", "cohort", "norm")  # (M, D, ...)
+    OF_MEMBERS = ("vectors", "cohort", "norm", "strangeness", "neighbours")  # (M, D, ...)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -73,15 +75,19 @@ def _evidence(one: Embedding, other: Embedding) -> Tensor | None:
         return None
     squares = (one.vectors - other.vectors).square().split(one.parts, -1)
     distance = torch.stack([part.sum(-1) for part in squares], -1)
-    nothing = torch.zeros_like(distance[..., 0])
-    norms = [nothing if side.norm is None else side.norm for side in (one, other)]
-    shares = [torch.zeros_like(side.tokens) if side.population is None else side.population for side in (one, other)]
+    of_members, of_documents = torch.zeros_like(distance[..., 0]), torch.zeros_like(one.tokens)
+
+    def both(first: Tensor | None, second: Tensor | None, unknown: Tensor) -> Tensor:
+        return torch.stack([unknown if each is None else each for each in (first, second)])
+
     return evidence(
         distance,
         torch.stack([one.cohort, other.cohort]),
         torch.stack([one.tokens, other.tokens]),
-        torch.stack(norms),
-        torch.stack(shares).mean(0),
+        both(one.norm, other.norm, of_members),
+        both(one.strangeness, other.strangeness, of_members),
+        both(one.neighbours, other.neighbours, of_members),
+        both(one.population, other.population, of_documents).mean(0),
     )
 
 

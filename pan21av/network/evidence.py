@@ -22,10 +22,17 @@ FEW_TOKENS = 500.0  # a text of so many tells half of its familiarity
 COHORT_MEASURES = ("nearest", "mean", "deviation")  # of the distances of a document to the cohort
 
 PER_DISTANCE = 3 * 5  # bare, less the nearest of the cohort, in the cohort's deviations; each with four factors
+OF_POPULATION, OF_KIND = 4, 5
 OF_LENGTH, OF_FAMILIARITY = 5, 4
 
 
 def n_evidence(n_parts: int) -> int:
+    return OF_POPULATION + OF_KIND + n_doubted(n_parts)
+
+
+def n_doubted(n_parts: int) -> int:
+    """The last of the evidence, so many numbers: what familiarity and O2D2 are told. All of it would make members leave
+    open what they do not know, in place of being less sure of it."""
     return PER_DISTANCE * n_parts + OF_LENGTH + OF_FAMILIARITY
 
 
@@ -41,11 +48,15 @@ def parabola(scant: Tensor) -> Tensor:
     return torch.stack([torch.ones_like(scant), scant, scant.square()], -1)
 
 
-def evidence(distance: Tensor, cohort: Tensor, tokens: Tensor, norm: Tensor, population: Tensor) -> Tensor:
+def evidence(
+    distance: Tensor, cohort: Tensor, tokens: Tensor, norm: Tensor, strangeness: Tensor, neighbours: Tensor,
+    population: Tensor,
+) -> Tensor:  # fmt: skip
     """-> (M, P, E), the same with the two documents of a pair exchanged.
 
     Of P pairs: distances (M, P, parts); of their two documents the cohort's measures (2, M, P, parts, 3), tokens
-    (2, P), the log norm of the last part (2, M, P); how far a population is known (P), 0 to 1.
+    (2, P), and (2, M, P) the log norm of the last part, how strange the kind of text is, how far its last part is from
+    the nearest of a population; how far a population is known (P), 0 to 1.
     """
     nearest, mean, deviation = cohort.unbind(-1)
     against = ((distance - mean) / deviation).sum(0) / 2
@@ -59,8 +70,17 @@ def evidence(distance: Tensor, cohort: Tensor, tokens: Tensor, norm: Tensor, pop
     factors = torch.stack([torch.ones_like(scant), scant, scant.square(), short, population], -1)  # (P, 5)
 
     gate = shorter / (shorter + FEW_TOKENS)
-    size, last = norm.sum(0) / 2, distance[..., -1]
+    size, strange, last = norm.sum(0) / 2, strangeness.sum(0) / 2, distance[..., -1]
     familiarity = torch.stack([torch.ones_like(last), last, size, last * size], -1) * gate[:, None]
 
+    # A population of one's own kind says more than a cohort of all kinds, and where there is one, a strange kind is no
+    # reason to doubt.
+    near = torch.where(population > 0, last - neighbours.sum(0) / 2, 0.0)
+    of_population = torch.stack([near, near * scant, near * short, near * population], -1)
+    whole = strange * gate
+    of_kind = torch.stack([whole, whole * last, whole * against[..., -1]], -1)
+    of_kind = torch.cat([of_kind, of_kind[..., :2] * population[:, None]], -1)
+
     products = (distances[..., None, :] * factors[:, :, None]).flatten(-2)
-    return torch.cat([products, lengths.expand(len(distance), -1, -1), familiarity], -1)
+    lengths = lengths.expand(len(distance), -1, -1)
+    return torch.cat([of_population, of_kind, products, lengths, familiarity], -1)

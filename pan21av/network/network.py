@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +12,10 @@ from torch import Tensor, nn
 from ..config import ModelConfig
 from ..data.batch import Batch
 from ..vote import SCORES
-from .cohort import Cohort, cohort_measures
+from .cohort import Cohort, cohort_measures, nearest_tenth
 from .embedding import Embedding, EmbeddingPair
 from .encoder import Encoder
-from .evidence import n_evidence
+from .evidence import n_doubted, n_evidence
 from .layers import Dropout, Linear, pair_mask, shared_mask
 from .ngram_part import NgramPart
 from .scores import BFS, DML, O2D2, UAL
@@ -40,15 +41,22 @@ class Scores:
 
 @dataclass(frozen=True)
 class Population:
-    """Other texts of the kind that is asked about: where they lie."""
+    """K other texts of the kind that is asked about."""
 
-    mean: Tensor  # (M, ngram_dim) of their n-gram parts, before they are made comparable
-    texts: int
+    texts: Tensor  # (M, K, ngram_dim): their n-gram parts, before they are made comparable
+
+    def __len__(self) -> int:
+        return self.texts.shape[1]
+
+    @cached_property
+    def usual(self) -> Tensor:
+        """(M, ngram_dim): their mean, as far as it is to be believed."""
+        return self.share * self.texts.double().mean(1)
 
     @property
     def share(self) -> float:
         """How far their mean is to be believed."""
-        return self.texts / (self.texts + DOUBTED_TEXTS)
+        return len(self) / (len(self) + DOUBTED_TEXTS)
 
 
 class Network(nn.Module):
@@ -67,9 +75,9 @@ class Network(nn.Module):
         self.cohort = Cohort(n_members, config) if config.cohort else None
         self.dml = DML(n_members, config.variant)
         self.bfs = BFS(n_members, config.lev_dim, config.bfs_dim, config.variant)
-        told = n_evidence(parts) if config.cohort else 0
-        self.ual = UAL(n_members, config.lev_dim, told)
-        self.o2d2 = O2D2(n_members, config.lev_dim, told)
+        told, doubted = (n_evidence(parts), n_doubted(parts)) if config.cohort else (0, 0)
+        self.ual = UAL(n_members, config.lev_dim, told, doubted)
+        self.o2d2 = O2D2(n_members, config.lev_dim, doubted)
 
     @property
     def n_members(self) -> int:
@@ -116,7 +124,8 @@ class Network(nn.Module):
         return torch.tanh(self.metric(vectors))
 
     def project(self, batch: Batch) -> Tensor:
-        """-> the parts of the LEV (M, D, L), those from n-grams of any length.
+        """-> the parts of the LEV (M, D, L), those from n-grams of any length; where kinds of text are known, one
+        number more: how strange each document's is.
 
         In double precision: the last bits, which depend on the other documents of the batch, are then rounded away.
         """
@@ -131,33 +140,46 @@ class Network(nn.Module):
     def embedding(
         self, projected: Tensor, tokens: Tensor, population: Population | None = None, usable: Tensor | None = None
     ) -> Embedding:
-        """Parts of LEVs (M, D, L) made comparable, and measured against the cohort.
+        """What `project` gives made comparable, and measured against the cohort and the population.
 
         What is usual in a population is taken off the n-gram part, of the cohort's texts too. `usable` (D, K): who of
         the cohort counts.
         """
-        parts = self.config.lev_parts
-        y, norm = self._comparable(projected, population)
+        parts, size = self.config.lev_parts, self.config.lev_dim
+        y, norm = self._comparable(projected[..., :size], population)
+        strangeness = projected[..., size].float() if self.config.kinds else None
+        neighbours = None
+        if population is not None:
+            others, _ = self._ngrams_comparable(population.texts.double(), population)
+            neighbours = nearest_tenth(y[..., -self.config.ngram_dim :], others).float()
+        elif norm is not None:
+            neighbours = torch.zeros_like(norm)
         measures = None
         if self.cohort is not None:
             texts, _ = self._comparable(self.cohort.texts, population)
             every = zip(y.split(parts, -1), texts.split(parts, -1), strict=True)
             measures = torch.stack([cohort_measures(mine, theirs, usable) for mine, theirs in every], -2).float()
         share = tokens.new_full(tokens.shape, 0.0 if population is None else population.share)
-        return Embedding(y.float(), tokens, parts, measures, norm, share)
+        return Embedding(y.float(), tokens, parts, measures, norm, strangeness, neighbours, share)
 
     def _comparable(self, projected: Tensor, population: Population | None) -> tuple[Tensor, Tensor | None]:
         """(M, D, L) -> in double precision, n-gram parts at length one, parts scaled; and the log of that length."""
         parts, norm = list(projected.double().split(self.config.lev_parts, -1)), None
         if self.ngrams is not None:
-            mine = parts[-1]
-            if population is not None:
-                mine = mine - population.share * population.mean.double()[:, None]
-            length = mine.norm(dim=-1, keepdim=True).clamp_min(1e-9)
-            parts[-1], norm = mine / length, length.log().squeeze(-1).float()
+            parts[-1], norm = self._ngrams_comparable(parts[-1], population)
         if self.part_scale is not None:
-            parts = [part * scale[:, None, None] for part, scale in zip(parts, self.part_scale.T, strict=True)]
+            parts[0] = parts[0] * self.part_scale[:, 0, None, None]
         return torch.cat(parts, -1), norm
+
+    def _ngrams_comparable(self, mine: Tensor, population: Population | None) -> tuple[Tensor, Tensor]:
+        """The same of the n-gram part alone (M, D, ngram_dim), in double precision."""
+        if population is not None:
+            mine = mine - population.usual[:, None]
+        length = mine.norm(dim=-1, keepdim=True).clamp_min(1e-9)
+        unit = mine / length
+        if self.part_scale is not None:
+            unit = unit * self.part_scale[:, -1, None, None]
+        return unit, length.log().squeeze(-1).float()
 
     def score(self, pair: EmbeddingPair) -> Scores:
         p_bfs = self.bfs(pair)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..config import ModelConfig
+from .kinds import Kinds
 
 PRIOR_TOKENS = 200  # a text counts as if that many tokens of average usage came with it
 DOCUMENTS = 64  # at a time: what is computed of them stays in a cache
@@ -38,12 +39,19 @@ class NgramPart(nn.Module):
         # Frequencies that are usual, and where their square roots lie.
         self.background, self.mean, self.scale = fixed(features), fixed(features), fixed(features)
         self.weight = fixed(features, config.ngram_dim)
+        self.kinds = Kinds(n_members, config) if config.kinds else None
 
     def forward(self, frequencies: Tensor, tokens: Tensor) -> Tensor:
-        """(D, pool), (D) -> (M, D, ngram_dim), in the precision of `tokens`"""
+        """(D, pool), (D) -> (M, D, ngram_dim), in the precision of `tokens`; where kinds are known, one number more:
+        how strange the kind of text is."""
         weight = self.weight.to(tokens.dtype)
-        some = zip(frequencies.split(DOCUMENTS), tokens.split(DOCUMENTS), strict=True)
-        return torch.cat([self.z_scores(*each) @ weight for each in some], 1)
+        projected = []
+        for each in zip(frequencies.split(DOCUMENTS), tokens.split(DOCUMENTS), strict=True):
+            z = self.z_scores(*each)
+            projected.append(z @ weight)
+            if self.kinds is not None:
+                projected[-1] = torch.cat([projected[-1], self.kinds(z)[..., None]], -1)
+        return torch.cat(projected, 1)
 
     def z_scores(self, frequencies: Tensor, tokens: Tensor) -> Tensor:
         """(D, pool), (D) -> (M, D, F)"""

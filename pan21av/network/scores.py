@@ -122,7 +122,8 @@ class BFS(nn.Module):
 
 
 class Told(nn.Module):
-    """Evidence (M, P, E) as scores read it: standardised, and clipped where calibration had nothing like it."""
+    """The last numbers of the evidence (M, P, E), as many as are told, as scores read them: standardised, and clipped
+    where calibration had nothing like it."""
 
     LIMIT = 4.0
 
@@ -132,20 +133,24 @@ class Told(nn.Module):
         self.scale = nn.Parameter(torch.ones(n_members, size), requires_grad=False)
 
     def forward(self, pair: EmbeddingPair) -> Tensor:
-        assert pair.evidence is not None
-        standard = (pair.evidence - self.mean[:, None]) * self.scale[:, None]
+        standard = (self.read(pair) - self.mean[:, None]) * self.scale[:, None]
         return standard.clamp(-self.LIMIT, self.LIMIT)
+
+    def read(self, pair: EmbeddingPair) -> Tensor:
+        assert pair.evidence is not None
+        return pair.evidence[..., -self.mean.shape[-1] :]
 
 
 class UAL(nn.Module):
     """Uncertainty adaptation: a confusion matrix for each pair corrects the BFS posterior.
 
-    It reads the squared differences, as in the paper; or, where there is `told` evidence of so many numbers, that.
+    It reads the squared differences, as in the paper; or, where there is `told` evidence of so many numbers, that; of
+    these `doubted` tell how familiar the kind of text is.
     """
 
     HIDDEN_TOLD = 60
 
-    def __init__(self, n_members: int, lev_dim: int, told: int = 0) -> None:
+    def __init__(self, n_members: int, lev_dim: int, told: int = 0, doubted: int = 0) -> None:
         super().__init__()
         self.dropout = 0.0
         self.told = Told(n_members, told) if told else None
@@ -156,7 +161,7 @@ class UAL(nn.Module):
         self.direct = Linear(n_members, told, 1) if told else None
         # The mean of members that differ is less certain than each of them. So where a member knows the kind of text
         # it says more than it would alone; on other kinds the doubt is wanted.
-        self.kind = Linear(n_members, told, 1) if told else None
+        self.kind = Linear(n_members, doubted or told, 1) if told else None
         self.sharpen = nn.Parameter(torch.zeros(n_members), requires_grad=False) if told else None
 
     def forward(self, pair: EmbeddingPair, p_bfs: Tensor) -> tuple[Tensor, Tensor]:
@@ -173,7 +178,7 @@ class UAL(nn.Module):
         if self.direct is not None and self.kind is not None and self.sharpen is not None:
             towards = self.direct(x)[..., None] / 2
             logits = logits + torch.cat([-towards, towards], -2)
-            surely = torch.sigmoid(STEEPER * self.kind(x).squeeze(-1))
+            surely = torch.sigmoid(STEEPER * self._kind(x))
             logits = logits * (1 + self.sharpen[:, None] * surely)[..., None, None]
         return logits.softmax(-2)
 
@@ -181,7 +186,12 @@ class UAL(nn.Module):
         """-> p(the pair is of a kind of text that the member was made of) (M, P); None where nothing is told"""
         if self.told is None or self.kind is None:
             return None
-        return torch.sigmoid(self.kind(self.told(pair)).squeeze(-1))
+        return torch.sigmoid(self._kind(self.told(pair)))
+
+    def _kind(self, told: Tensor) -> Tensor:
+        assert self.kind is not None
+        kind: Tensor = self.kind(told[..., -self.kind.weight.shape[1] :]).squeeze(-1)
+        return kind
 
     @staticmethod
     def correct(confusion: Tensor, p_bfs: Tensor) -> Tensor:

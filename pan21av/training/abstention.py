@@ -130,10 +130,11 @@ class Search(Checkpoint):
     @classmethod
     def begin(cls, network: Network, settings: AbstentionSettings, device: torch.device) -> Search:
         told, count = network.ual.told, settings.eps_steps
-        detectors = O2D2(count, network.config.lev_dim, 0 if told is None else told.mean.shape[-1]).to(device)
+        size = 0 if network.o2d2.told is None else network.o2d2.told.mean.shape[-1]
+        detectors = O2D2(count, network.config.lev_dim, size).to(device)
         if told is not None and detectors.told is not None:
             for name, tensor in told.named_parameters():
-                getattr(detectors.told, name).data.copy_(tensor.expand(count, -1))
+                getattr(detectors.told, name).data.copy_(tensor[:, -size:].expand(count, -1))
         detectors.dropout = settings.dropout
         learning = [p for p in detectors.parameters() if p.requires_grad]
         # Candidates do not know of each other: each one's gradient is clipped on its own.

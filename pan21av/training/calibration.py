@@ -95,7 +95,7 @@ class Populations:
         if projected is None:
             return None
         chosen = torch.from_numpy(rng.permutation(projected.shape[1])[:texts])
-        return Population(projected[:, chosen].mean(1), len(chosen))
+        return Population(projected[:, chosen])
 
 
 @torch.no_grad()
@@ -105,8 +105,8 @@ def ngram_projections(network: Network, prepared: Prepared, spans: list[Span]) -
     tokens = [prepared.tokens_of(span) for span in spans]
     lengths = torch.tensor([len(t) for t in tokens], dtype=torch.float64, device=network.device)
     counted = torch.from_numpy(prepared.count_ngrams(tokens)).to(network.device).double()
-    projected: Tensor = network.ngrams(counted, lengths).float()
-    return projected
+    projected: Tensor = network.ngrams(counted, lengths)[..., : network.config.ngram_dim]
+    return projected.float()
 
 
 @torch.no_grad()

@@ -69,7 +69,7 @@ def fit_ngrams(part: NgramPart, prepared: Prepared, settings: NgramSettings, see
     part.weight[0] = torch.as_tensor(projection, dtype=torch.float32)
 
 
-def _blocks(prepared: Prepared, documents: np.ndarray) -> Iterator[tuple[np.ndarray, torch.Tensor, torch.Tensor]]:
+def blocks(prepared: Prepared, documents: np.ndarray) -> Iterator[tuple[np.ndarray, torch.Tensor, torch.Tensor]]:
     """Documents, their frequencies (D, pool) and tokens (D), some at a time."""
     for at in range(0, len(documents), DOCUMENTS_PER_BLOCK):
         block = documents[at : at + DOCUMENTS_PER_BLOCK]
@@ -82,7 +82,7 @@ def _fit_scale(part: NgramPart, prepared: Prepared, documents: np.ndarray) -> No
     """What is usual, and where square roots of smoothed frequencies lie."""
     index = part.index[0].long()
     rows, tokens = [], []
-    for _, frequencies, lengths in _blocks(prepared, documents):
+    for _, frequencies, lengths in blocks(prepared, documents):
         rows.append(frequencies[:, index])
         tokens.append(lengths)
     frequency, count = torch.cat(rows), torch.cat(tokens)
@@ -104,7 +104,7 @@ def _covariances(part: NgramPart, prepared: Prepared, documents: np.ndarray) -> 
     author_sum, author_count, author = np.zeros(size), 0, -1
     sums: list[np.ndarray] = []
 
-    for block, frequencies, lengths in _blocks(prepared, documents):
+    for block, frequencies, lengths in blocks(prepared, documents):
         z = part.z_scores(frequencies, lengths)[0]
         moment += (z.T @ z).double().numpy()
         rows = z.double().numpy()

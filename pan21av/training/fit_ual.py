@@ -56,9 +56,9 @@ class _Data:
 @torch.no_grad()
 def fit_told(told: Told, pairs: LabelledPairs) -> None:
     """How evidence is standardised."""
-    assert pairs.pair.evidence is not None
-    told.mean.copy_(pairs.pair.evidence.mean(1))
-    told.scale.copy_(1 / pairs.pair.evidence.std(1).clamp_min(1e-6))
+    evidence = told.read(pairs.pair)
+    told.mean.copy_(evidence.mean(1))
+    told.scale.copy_(1 / evidence.std(1).clamp_min(1e-6))
 
 
 def fit_kind(ual: UAL, pairs: LabelledPairs, steps: int = 200) -> None:
@@ -68,7 +68,7 @@ def fit_kind(ual: UAL, pairs: LabelledPairs, steps: int = 200) -> None:
     with torch.no_grad():
         ual.kind.weight.zero_()
         ual.kind.bias.fill_(SURE)
-        x, known = ual.told(pairs.pair)[0], pairs.known.float()
+        x, known = ual.told(pairs.pair)[0, :, -ual.kind.weight.shape[1] :], pairs.known.float()
     if known.min() == known.max():
         return
     weights, bias = nn.Parameter(torch.zeros_like(x[0])), nn.Parameter(x.new_zeros(()))

@@ -27,6 +27,7 @@ from .calibration import fewest_in_cohort
 from .fit_ngrams import fit_ngrams, n_features
 from .prepared import Prepared
 from .settings import Settings
+from .sources import n_known
 from .stage1 import CHECKPOINT, Log, StageOne
 from .stage2 import CHECKPOINTS, StageTwo
 from .streams import Stream, torch_stream
@@ -99,7 +100,9 @@ def train_member(task: MemberTask) -> int:
 
 def fitted(settings: Settings) -> tuple[str, ...]:
     """How the names of stage two's tensors begin: O2D2, and the scores where they begin anew."""
-    return ("o2d2.", "dml.", "bfs.", "ual.", "cohort.", "part_scale") if settings.heads.epochs else ("o2d2.",)
+    if not settings.heads.epochs:
+        return ("o2d2.",)
+    return ("o2d2.", "dml.", "bfs.", "ual.", "cohort.", "part_scale", "ngrams.kinds.")
 
 
 def full_model(settings: Settings, prepared: Prepared) -> ModelConfig:
@@ -110,8 +113,15 @@ def full_model(settings: Settings, prepared: Prepared) -> ModelConfig:
         settings.model,
         ngram_features=features,
         ngram_dim=min(settings.model.ngram_dim, features),
+        kinds=_kinds(settings, prepared) if features else 0,
         cohort=min(settings.calibration.cohort, fewest_in_cohort(prepared, settings.data.source_share)),
     )
+
+
+def _kinds(settings: Settings, prepared: Prepared) -> int:
+    """Kinds of text that a member knows; one alone is none."""
+    count = n_known(len(prepared.sources), settings.data.source_share)
+    return count if count > 1 else 0
 
 
 def _stage_one(task: MemberTask, prepared: Prepared, device: torch.device, log: Log) -> None:
@@ -130,7 +140,8 @@ def _stage_one(task: MemberTask, prepared: Prepared, device: torch.device, log: 
     if settings.model.ngram_dim:
         part = NgramPart(1, full_model(settings, prepared))
         fit_ngrams(part, prepared, settings.ngrams, task.seed)
-        state |= {f"ngrams.{name}": tensor[0] for name, tensor in part.state_dict().items()}
+        named = {f"ngrams.{name}": tensor[0] for name, tensor in part.state_dict().items()}
+        state |= {name: tensor for name, tensor in named.items() if not name.startswith(fitted(settings))}
     seconds = time.perf_counter() - began
     keep_stage_one(task, member_files(state, fitted(settings))["stage1"], seconds, history)
 

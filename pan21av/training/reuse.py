@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ..network.checkpoint import MANIFEST, STAGES
+from ..network.checkpoint import FORMAT, MANIFEST, STAGES
 from .member import MemberTask, finish, keep_stage_one
 from .settings import Settings
 from .stage1 import CHECKPOINT
@@ -25,7 +25,7 @@ def reuse(tasks: list[MemberTask], ensemble: Path, identity: dict[str, Any]) -> 
         if any(training[key] != identity[key] for key in ("seed", "corpus")):
             return 0, 0
         theirs = Settings.from_dict(training["settings"])
-        whole = theirs == tasks[0].settings
+        whole = theirs == tasks[0].settings and info["format"] == FORMAT
         if not whole and not _same_stage_one(theirs, tasks[0].settings):
             return 0, 0
         scores = np.load(ensemble / SCORES_FILE)

@@ -182,6 +182,8 @@ class Settings:
             raise ValueError("calibration.cohort must be 0 or at least 2: no author is in their own cohort")
         if self.model.cohort:
             raise ValueError("model.cohort follows from the corpus; set calibration.cohort")
+        if self.model.kinds:
+            raise ValueError("model.kinds follows from the corpus; see data.source_share")
         if self.model.ngram_features:
             raise ValueError("model.ngram_features follows from the corpus; see [ngrams]")
         if not self.heads.epochs and (self.model.ngram_dim or not self.model.encoder_dim):

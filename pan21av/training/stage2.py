@@ -27,6 +27,7 @@ from .calibration import (
     project_views,
 )
 from .ensemble_scale import out_of_fold
+from .fit_kinds import fit_kinds
 from .fit_parts import fit_part_scale
 from .heads import fit_heads
 from .known_texts import known_scores
@@ -56,6 +57,8 @@ class StageTwo:
         places: list[Path | None] = [folder / name if folder else None for name in CHECKPOINTS]
         self.checkpoint, *kept = places
         rng = numpy_stream(seed, Stream.VIEWS)
+        if network.ngrams is not None and network.ngrams.kinds is not None:
+            fit_kinds(network.ngrams, prepared, seed)
         network.eval()
         calibration = project_views(network, prepared, prepared.documents(CALIBRATE), settings, rng, kept[0])
         self.validated = project_views(network, prepared, prepared.validation.flatten(), settings, rng, kept[1])
@@ -66,7 +69,8 @@ class StageTwo:
             cohort = cohort_documents(prepared, network.cohort.texts.shape[1])
             rows = torch.from_numpy(np.searchsorted(calibration.documents, cohort))
             with torch.no_grad():
-                network.cohort.texts.copy_(calibration.parts[:, rows].half().float())  # as they will be shipped
+                texts = calibration.parts[:, rows, : network.config.lev_dim]
+                network.cohort.texts.copy_(texts.half().float())  # as they will be shipped
             if self.populations.projected:
                 conditions += [self._populations(rng) for _ in range(POPULATIONS)]
         if network.part_scale is not None:

@@ -40,6 +40,7 @@ class Stream(IntEnum):
     PARTS = 28
     POPULATIONS = 29
     USUAL = 30
+    KINDS = 32
 
 
 COHORT_SEED = 12  # one cohort for all ensembles of a corpus: only the members' embeddings of it differ

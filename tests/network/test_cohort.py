@@ -9,7 +9,7 @@ from support import TINY_FULL, TINY_LIGHT, random_network, tiny_vocabulary
 
 from pan21av.data.batch import batch_of
 from pan21av.data.tokeniser import encode_all
-from pan21av.network.cohort import MIN_DEVIATION, TOP_K, cohort_measures
+from pan21av.network.cohort import MIN_DEVIATION, TOP_K, cohort_measures, nearest_tenth
 
 TEXTS = ["the cat was here and it is not that", "but they had a house in the sea", "of of of"]
 
@@ -39,6 +39,17 @@ def test_measures(seed, size, masked):
             assert found[m, d].tolist() == pytest.approx(plain_measures(y[m, d], cohort[m][usable[d]]), rel=1e-9)
 
 
+@given(st.integers(0, 10_000), st.integers(1, 45))
+def test_the_nearest_tenth(seed, size):
+    rng = np.random.default_rng(seed)
+    y, texts = rng.uniform(-1, 1, (2, 3, 6)), rng.uniform(-1, 1, (2, size, 6))
+    found = nearest_tenth(torch.from_numpy(y), torch.from_numpy(texts))
+    for m in range(2):
+        for d in range(3):
+            squares = sorted(((y[m, d] - other) ** 2).sum() for other in texts[m])
+            assert float(found[m, d]) == pytest.approx(np.mean(squares[: max(1, size // 10)]), rel=1e-9)
+
+
 def test_a_cohort_of_one_text_has_no_deviation_to_divide_by():
     y = torch.rand(1, 2, 8, dtype=torch.double)
     found = cohort_measures(y, y[:, :1].expand(1, 3, 8))
@@ -59,7 +70,8 @@ def test_no_documents_no_measures():
 
 def plain_comparable(network, projected: np.ndarray, m: int) -> list[np.ndarray]:
     """The parts of one member's vector as they are compared: n-grams at length one, each part by its weight."""
-    *encoder, ngrams = np.split(projected.astype(float), np.cumsum(network.config.lev_parts)[:-1])
+    projected = projected[: network.config.lev_dim].astype(float)
+    *encoder, ngrams = np.split(projected, np.cumsum(network.config.lev_parts)[:-1])
     parts = [*encoder, ngrams / np.sqrt((ngrams**2).sum())]
     scale = [1.0] if network.part_scale is None else network.part_scale[m].tolist()
     return [factor * part for factor, part in zip(scale, parts, strict=True)]
@@ -88,7 +100,7 @@ def test_the_network_measures_every_document_against_its_own_members_cohort(conf
 def test_some_of_the_cohort_count():
     """Who is left out might as well not be there."""
     network = random_network(2, TINY_FULL)
-    projected, tokens = torch.rand(2, 3, TINY_FULL.lev_dim) * 2 - 1, torch.full((3,), 100.0)
+    projected, tokens = torch.rand(2, 3, TINY_FULL.projected_dim) * 2 - 1, torch.full((3,), 100.0)
     usable = torch.rand(3, TINY_FULL.cohort, generator=torch.Generator().manual_seed(1)) < 0.4
     found = network.embedding(projected, tokens, usable=usable)
     texts = network.cohort.texts.clone()

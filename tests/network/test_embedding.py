@@ -11,7 +11,8 @@ from pan21av.network.embedding import Embedding, EmbeddingPair
 from pan21av.network.evidence import evidence, n_evidence
 
 PARTS = (5, 3)
-OPTIONAL = ("cohort", "norm", "population")
+OF_MEMBERS = ("cohort", "norm", "strangeness", "neighbours")
+OPTIONAL = (*OF_MEMBERS, "population")
 FIELDS = ("vectors", "tokens", *OPTIONAL)
 
 
@@ -28,6 +29,8 @@ def embedding(n_members=2, documents=6, cohort=True, seed=0) -> Embedding:
         PARTS,
         torch.rand(n_members, documents, len(PARTS), 3, generator=g) + 0.1,
         torch.randn(n_members, documents, generator=g),
+        torch.rand(n_members, documents, generator=g),
+        torch.rand(n_members, documents, generator=g),
         torch.full((documents,), 0.25),
     )
 
@@ -48,18 +51,17 @@ def test_rows_and_joining(cohort):
         assert torch.equal(part.vectors, whole.vectors[:, rows])
         assert torch.equal(part.tokens, whole.tokens[rows])
         if cohort:
-            assert torch.equal(part.cohort, whole.cohort[:, rows])
-            assert torch.equal(part.norm, whole.norm[:, rows])
+            for name in OF_MEMBERS:
+                assert torch.equal(getattr(part, name), getattr(whole, name)[:, rows]), name
             assert torch.equal(part.population, whole.population[rows])
         else:
-            assert part.cohort is part.norm is part.population is None
+            assert all(getattr(part, name) is None for name in OPTIONAL)
     assert same(Embedding.join([whole[:1], whole[1:4], whole[4:]], "documents"), whole)
     members = [
         replace(
             whole,
             vectors=whole.vectors[m : m + 1],
-            cohort=whole.cohort[m : m + 1] if cohort else None,
-            norm=whole.norm[m : m + 1] if cohort else None,
+            **{name: getattr(whole, name)[m : m + 1] for name in OF_MEMBERS if cohort},
         )
         for m in range(2)
     ]
@@ -70,7 +72,7 @@ def test_rows_and_joining(cohort):
 def test_moving_an_embedding_moves_all_of_it(cohort):
     moved = embedding(cohort=cohort).to(torch.device("meta"))
     tensors = [getattr(moved, name) for name in FIELDS if getattr(moved, name) is not None]
-    assert len(tensors) == (5 if cohort else 2)
+    assert len(tensors) == (7 if cohort else 2)
     assert {tensor.device.type for tensor in tensors} == {"meta"}
     assert moved.parts == PARTS
 
@@ -95,7 +97,8 @@ def test_pairs_are_those_asked_for(seed, count, cohort):
             distance = torch.tensor([sum(squares[:5]), sum(squares[5:])])
             expected = evidence(
                 distance[None, None], whole.cohort[m, [i, j]][:, None, None], whole.tokens[[i, j]][:, None],
-                whole.norm[m, [i, j]][:, None, None], whole.population[[i]],
+                *(getattr(whole, name)[m, [i, j]][:, None, None] for name in ("norm", "strangeness", "neighbours")),
+                whole.population[[i]],
             )  # fmt: skip
             torch.testing.assert_close(pair.evidence[m, p], expected[0, 0], rtol=1e-4, atol=1e-4)
     if cohort:
@@ -107,8 +110,9 @@ def test_pairs_are_those_asked_for(seed, count, cohort):
 def test_without_norm_and_population_both_are_nothing():
     """A network without n-grams has no norm to tell of."""
     whole = embedding()
-    bare = replace(whole, norm=None, population=None)
-    zero = replace(whole, norm=torch.zeros_like(whole.norm), population=torch.zeros_like(whole.population))
+    unknown = ("norm", "strangeness", "neighbours", "population")
+    bare = replace(whole, **dict.fromkeys(unknown))
+    zero = replace(whole, **{name: torch.zeros_like(getattr(whole, name)) for name in unknown})
     assert torch.equal(bare.pair([0, 1], [2, 3]).evidence, zero.pair([0, 1], [2, 3]).evidence)
     assert not torch.equal(bare.pair([0, 1], [2, 3]).evidence, whole.pair([0, 1], [2, 3]).evidence)
 

@@ -24,13 +24,15 @@ def inputs(seed: int, pairs: int, parts: int) -> dict[str, torch.Tensor]:
         "cohort": between(0.1, 3, 2, MEMBERS, pairs, parts, 3),
         "tokens": between(math.log(2), math.log(6000), 2, pairs).exp().round(),
         "norm": between(-3, 3, 2, MEMBERS, pairs),
+        "strangeness": between(0, 9, 2, MEMBERS, pairs),
+        "neighbours": between(0, 3, 2, MEMBERS, pairs),
         "population": between(0, 1, pairs),
     }
 
 
-def plain(distance, cohort, tokens, norm, population) -> list[float]:
-    """Of one pair and member: distances of each part, measures of both documents [side][part], tokens and norms of
-    both, share of the population."""
+def plain(distance, cohort, tokens, norm, strangeness, neighbours, population) -> list[float]:
+    """Of one pair and member: distances of each part, measures of both documents [side][part], tokens, norms and so on
+    of both, share of the population."""
     parts = range(len(distance))
     nearest, mean, deviation = ([[of_part[k] for of_part in side] for side in cohort] for k in range(3))
     bare = list(distance)
@@ -40,11 +42,17 @@ def plain(distance, cohort, tokens, norm, population) -> list[float]:
     # The harmonic mean of both lengths, and the shorter one, against a text of 1,330 tokens.
     harmonic = 2 / (1 / counted[0] + 1 / counted[1])
     scant, short = math.log(1330 / harmonic), math.log(min(counted) / 1330)
-    columns = [
+    familiar = min(counted) / (min(counted) + 500)
+    # The population's nearest, where there is one; how strange the kind is, and less so with a population.
+    crowd = distance[-1] - (neighbours[0] + neighbours[1]) / 2 if population else 0
+    columns = [crowd * factor for factor in (1, scant, short, population)]
+    strange = familiar * (strangeness[0] + strangeness[1]) / 2
+    columns += [strange, strange * distance[-1], strange * against[-1]]
+    columns += [strange * population, strange * distance[-1] * population]
+    columns += [
         factor * value for factor in (1, scant, scant**2, short, population) for value in (*bare, *near, *against)
     ]
     columns += [scant, scant**2, short, abs(math.log(counted[0] / counted[1])), population]
-    familiar = min(counted) / (min(counted) + 500)
     size = (norm[0] + norm[1]) / 2
     return columns + [familiar * value for value in (1, distance[-1], size, distance[-1] * size)]
 
@@ -61,16 +69,16 @@ def test_every_column(seed, pairs, parts):
                 given_of["distance"][m, p].tolist(),
                 given_of["cohort"][:, m, p].tolist(),
                 given_of["tokens"][:, p].tolist(),
-                given_of["norm"][:, m, p].tolist(),
+                *(given_of[name][:, m, p].tolist() for name in ("norm", "strangeness", "neighbours")),
                 float(given_of["population"][p]),
             )
             assert found[m, p].tolist() == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 def test_how_much_there_is():
-    """15 numbers a distance, five of the lengths, four of familiarity."""
-    assert (n_evidence(1), n_evidence(2)) == (24, 39)
-    assert evidence(**inputs(0, 0, 2)).shape == (MEMBERS, 0, 39)
+    """15 numbers a distance, four of the population, five of the kind, five of the lengths, four of familiarity."""
+    assert (n_evidence(1), n_evidence(2)) == (33, 48)
+    assert evidence(**inputs(0, 0, 2)).shape == (MEMBERS, 0, 48)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1, 2]), st.booleans())
@@ -78,14 +86,16 @@ def test_either_way_round_to_the_last_bit(seed, parts, single):
     of_pair = inputs(seed, 5, parts)
     if single:
         of_pair = {name: tensor.float() for name, tensor in of_pair.items()}
-    mirrored = of_pair | {name: of_pair[name].flip(0) for name in ("cohort", "tokens", "norm")}
+    mirrored = of_pair | {
+        name: of_pair[name].flip(0) for name in ("cohort", "tokens", "norm", "strangeness", "neighbours")
+    }
     assert torch.equal(evidence(**of_pair), evidence(**mirrored))
 
 
 def test_texts_of_typical_length_have_no_length_to_speak_of():
     of_pair = inputs(1, 3, 2) | {"tokens": torch.full((2, 3), 1330.0, dtype=torch.double)}
     found = evidence(**of_pair)
-    torch.testing.assert_close(found[..., 30:34], torch.zeros(MEMBERS, 3, 4, dtype=torch.double), atol=1e-12, rtol=0)
+    torch.testing.assert_close(found[..., 39:43], torch.zeros(MEMBERS, 3, 4, dtype=torch.double), atol=1e-12, rtol=0)
 
 
 def test_the_shortest_texts_are_alike():
@@ -97,16 +107,17 @@ def test_the_shortest_texts_are_alike():
 
 
 def test_a_population_is_told_of_once_and_in_products():
-    """Nothing else of the evidence knows it."""
+    """Nothing else of the evidence knows it, and without one its neighbours are nobody's."""
     of_pair = inputs(2, 4, 2)
     without, known = (
         evidence(**of_pair | {"population": torch.full((4,), share, dtype=torch.double)}) for share in (0.0, 0.75)
     )
     moved = sorted({int(column) for column in (without != known).nonzero()[:, 2]})
-    assert moved == [*range(24, 30), 34]
-    torch.testing.assert_close(known[..., 24:30], 0.75 * known[..., :6])
+    assert moved == [*range(4), 7, 8, *range(33, 39), 43]
+    torch.testing.assert_close(known[..., 33:39], 0.75 * known[..., 9:15])
     assert (without[..., moved] == 0).all()
-    assert (known[..., 34] == 0.75).all()
+    torch.testing.assert_close(known[..., 7:9], 0.75 * known[..., 4:6])
+    assert (known[..., 43] == 0.75).all()
 
 
 def test_scantness_of_a_pair():

@@ -56,7 +56,8 @@ def test_members_embed_and_score_as_the_stacked_network_does(config, implementat
     assert len({tuple(v.flatten().tolist()) for v in together.vectors}) == 3, "members that are alike prove nothing"
     assert (together.cohort is None) == (not config.cohort)
     assert (together.norm is None) == (not config.ngram_dim)
-    for mine, theirs in ((alone.cohort, together.cohort), (alone.norm, together.norm)):
+    assert (together.strangeness is None) == (not config.kinds)
+    for mine, theirs in ((getattr(e, name) for e in (alone, together)) for name in ("cohort", "norm", "strangeness")):
         if theirs is not None:
             torch.testing.assert_close(mine, theirs, atol=1e-6, rtol=1e-5)
     scores = network.score(together.pair([0, 1], [2, 3]))
@@ -166,42 +167,50 @@ def plain_part(mine: np.ndarray, mean: np.ndarray, texts: int, scale: float) -> 
 
 
 @pytest.mark.parametrize("config", [TINY_FULL, TINY_LIGHT], ids=["full", "light"])
-@pytest.mark.parametrize("texts", [0, 10, 300])
+@pytest.mark.parametrize("texts", [1, 10, 300])
 def test_what_is_usual_in_a_population_is_taken_off(config, texts):
     network = random_network(3, config)
     projected = network.project(batch(config))
-    mean = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
-    found = network.embed(batch(config), Population(mean, texts))
+    others = torch.randn(3, texts, 4, generator=torch.Generator().manual_seed(1))
+    mean = others.double().mean(1)
+    found = network.embed(batch(config), Population(others))
     for m in range(3):
         scale = 1.0 if network.part_scale is None else float(network.part_scale[m, 1])
         cohort = np.stack(
             [plain_part(t.numpy()[-4:], mean[m].numpy(), texts, scale)[0] for t in network.cohort.texts[m]]
         )
         for d in range(4):
-            expected, log_length = plain_part(projected[m, d, -4:].numpy(), mean[m].numpy(), texts, scale)
+            mine = projected[m, d, : config.lev_dim].numpy()[-4:]
+            expected, log_length = plain_part(mine, mean[m].numpy(), texts, scale)
             np.testing.assert_allclose(found.vectors[m, d, -4:], expected, rtol=1e-5, atol=1e-6)
             assert float(found.norm[m, d]) == pytest.approx(log_length, abs=1e-5)
             # Of the cohort's texts too.
             squares = np.sort(((cohort - expected) ** 2).sum(1))
             measures = [squares[:TOP_K].mean(), squares.mean(), squares.std()]
             assert found.cohort[m, d, -1].tolist() == pytest.approx(measures, rel=1e-4)
+            # And of its own, the nearest tenth of which is told.
+            crowd = [plain_part(t.numpy(), mean[m].numpy(), texts, scale)[0] for t in others[m]]
+            squares = sorted(((expected - other) ** 2).sum() for other in crowd)
+            nearest = np.mean(squares[: max(1, texts // 10)])
+            assert float(found.neighbours[m, d]) == pytest.approx(nearest, rel=1e-4, abs=1e-6)
     assert found.population.tolist() == [pytest.approx(texts / (texts + 10))] * 4
 
 
 def test_a_population_says_nothing_of_the_encoder():
     network = random_network(2, TINY_FULL)
-    alone, known = (network.embed(batch(TINY_FULL), p) for p in (None, Population(torch.ones(2, 4), 50)))
+    alone, known = (network.embed(batch(TINY_FULL), p) for p in (None, Population(torch.ones(2, 50, 4))))
     assert torch.equal(alone.vectors[..., :5], known.vectors[..., :5])
     assert torch.equal(alone.cohort[:, :, 0], known.cohort[:, :, 0])
     assert not torch.allclose(alone.vectors[..., 5:], known.vectors[..., 5:], atol=1e-2)
     assert alone.population.tolist() == [0] * 4
 
 
-def test_a_population_of_no_texts_is_none():
+def test_what_does_not_depend_on_a_population():
     network = random_network(2, TINY_FULL)
-    alone, known = (network.embed(batch(TINY_FULL), p) for p in (None, Population(torch.ones(2, 4), 0)))
-    for name in ("vectors", "cohort", "norm", "population"):
-        assert torch.equal(getattr(alone, name), getattr(known, name)), name
+    alone, known = (network.embed(batch(TINY_FULL), p) for p in (None, Population(torch.ones(2, 50, 4))))
+    assert torch.equal(alone.strangeness, known.strangeness)
+    assert torch.equal(alone.neighbours, torch.zeros(2, 4))
+    assert (known.neighbours > 0).all()
 
 
 # ---- scores ----
@@ -213,9 +222,9 @@ def test_scores_are_symmetric_to_the_last_bit(seed, pairs, which):
     config = CONFIGS[which]
     network = random_network(3, config)
     g = torch.Generator().manual_seed(seed)
-    projected = torch.rand(3, 2 * pairs, config.lev_dim, generator=g) * 2 - 1
+    projected = torch.rand(3, 2 * pairs, config.projected_dim, generator=g) * 2 - 1
     tokens = torch.randint(1, 4000, (2 * pairs,), generator=g).float()
-    population = Population(torch.rand(3, 4, generator=g), seed % 40) if config.ngram_dim and seed % 2 else None
+    population = Population(torch.rand(3, seed % 40, 4, generator=g)) if config.ngram_dim and seed % 2 else None
     embedding = network.embedding(projected, tokens, population)
     rows = slice(0, pairs), slice(pairs, None)
     one, other = network.score(embedding.pair(*rows)), network.score(embedding.pair(*rows[::-1]))

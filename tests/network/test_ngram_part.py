@@ -36,9 +36,10 @@ def test_shapes():
     assert part.index.dtype is torch.int32
     frequencies, tokens = torch.rand(5, 11), torch.full((5,), 100.0)
     assert part.z_scores(frequencies, tokens).shape == (2, 5, 7)
-    assert part(frequencies, tokens).shape == (2, 5, 3)
+    assert part(frequencies, tokens).shape == (2, 5, 4)  # one more for the kind of text
+    assert NgramPart(2, replace(config, kinds=0))(frequencies, tokens).shape == (2, 5, 3)
     assert part(frequencies.double(), tokens.double()).dtype is torch.double
-    assert part(frequencies[:0], tokens[:0]).shape == (2, 0, 3)
+    assert part(frequencies[:0], tokens[:0]).shape == (2, 0, 4)
     assert not any(parameter.requires_grad for parameter in part.parameters())
 
 
@@ -51,15 +52,19 @@ def test_every_member_reads_its_own_ngrams():
     torch.testing.assert_close(found, torch.tensor([[[0.0, 0.2, 0.4]], [[0.5, 0.1, 0.1]]]))
 
 
-def expected_part(network, counts: np.ndarray, tokens: int, m: int) -> np.ndarray:
-    """z-scores of the roots of smoothed frequencies, projected; one member, one text."""
+def expected_part(network, counts: np.ndarray, tokens: int, m: int) -> tuple[np.ndarray, float]:
+    """z-scores of the roots of smoothed frequencies, projected, and the distance to the nearest kind; one member, one
+    text."""
     part = network.ngrams
     background, mean, scale, weight = (
         p[m].double().numpy() for p in (part.background, part.mean, part.scale, part.weight)
     )
     trusted = tokens / (tokens + PRIOR_TOKENS)
     smoothed = trusted * counts.astype(float)[part.index[m].numpy()] + (1 - trusted) * background
-    return np.clip((np.sqrt(smoothed) - mean) * scale, -MAX_DEVIATIONS, MAX_DEVIATIONS) @ weight
+    z = np.clip((np.sqrt(smoothed) - mean) * scale, -MAX_DEVIATIONS, MAX_DEVIATIONS)
+    there = z @ part.kinds.weight[m].double().numpy()
+    nearest = min(np.sqrt(((there - centre.double().numpy()) ** 2).sum()) for centre in part.kinds.centres[m])
+    return z @ weight, nearest
 
 
 def test_the_second_part_of_an_embedding_literally():
@@ -67,13 +72,15 @@ def test_the_second_part_of_an_embedding_literally():
     batch = batch_of(encode_all(TEXTS), tiny_vocabulary(), TINY_FULL)
     assert batch.tokens.tolist() == list(TOKENS)
     projected, embedding = network.project(batch), network.embed(batch)
-    assert embedding.vectors.shape == projected.shape == (3, 3, TINY_FULL.lev_dim)
+    assert embedding.vectors.shape == (3, 3, TINY_FULL.lev_dim)
+    assert projected.shape == (3, 3, TINY_FULL.projected_dim)
     assert embedding.parts == (5, 4)
     for m in range(3):
         of_encoder, of_ngrams = network.part_scale[m].tolist()
         for d, (text, tokens) in enumerate(zip(TEXTS, TOKENS, strict=True)):
-            mine = expected_part(network, tiny_pool().count(text.split()), tokens, m)
-            np.testing.assert_allclose(projected[m, d, 5:], mine, rtol=1e-5, atol=1e-6)
+            mine, nearest = expected_part(network, tiny_pool().count(text.split()), tokens, m)
+            np.testing.assert_allclose(projected[m, d, 5:9], mine, rtol=1e-5, atol=1e-6)
+            assert float(projected[m, d, 9]) == float(embedding.strangeness[m, d]) == pytest.approx(nearest, rel=1e-5)
             # At length one, by its weight; the length itself is kept.
             length = np.sqrt((mine**2).sum())
             np.testing.assert_allclose(embedding.vectors[m, d, 5:], of_ngrams * mine / length, rtol=1e-5, atol=1e-6)
@@ -87,7 +94,7 @@ def test_the_second_part_of_an_embedding_literally():
 def test_a_text_that_is_as_usual_as_can_be():
     """A vector without a direction is none; nothing is divided by zero."""
     network = random_network(2, TINY_FULL)
-    embedding = network.embedding(torch.zeros(2, 1, TINY_FULL.lev_dim), torch.tensor([5.0]))
+    embedding = network.embedding(torch.zeros(2, 1, TINY_FULL.projected_dim), torch.tensor([5.0]))
     assert torch.equal(embedding.vectors, torch.zeros(2, 1, TINY_FULL.lev_dim))
     assert torch.isfinite(embedding.norm).all()
 
@@ -111,6 +118,11 @@ def test_sizes_that_are_refused(change, name):
 def test_a_vector_of_nothing_is_refused():
     with pytest.raises(ValueError, match=r"encoder_dim and model\.ngram_dim must not both be 0"):
         replace(TINY, encoder_dim=0)
+
+
+def test_kinds_are_told_apart_by_ngrams():
+    with pytest.raises(ValueError, match=r"model\.kinds are told apart by n-grams"):
+        replace(TINY, kinds=3)
 
 
 def test_parts_of_a_vector():

@@ -13,8 +13,9 @@ from pan21av.training.prepare import prepare
 from pan21av.training.prepared import Prepared
 from pan21av.training.settings import Settings
 
-# The small network of support.py. Training finds out by itself how many n-grams it reads and how large its cohort is.
-MODEL = replace(TINY_FULL, ngram_features=0, cohort=0)
+# The small network of support.py. Training finds out by itself how many n-grams it reads, how many kinds it knows and
+# how large its cohort is.
+MODEL = replace(TINY_FULL, ngram_features=0, kinds=0, cohort=0)
 
 
 def settings_for(*assignments: str) -> Settings:

@@ -55,7 +55,7 @@ def test_the_first_view_reads_the_whole_text_the_others_crops(corpus, network):
     found = project_views(network, prepared, np.tile(documents[::-1], 2), settings, np.random.default_rng(0))
     np.testing.assert_array_equal(found.documents, documents)  # each once, in order
     assert found.n_views == 3
-    assert found.parts.shape == (1, 3 * len(documents), network.config.lev_dim)
+    assert found.parts.shape == (1, 3 * len(documents), network.config.projected_dim)
     expected, _ = project_spans(network, prepared, whole(prepared, documents))
     torch.testing.assert_close(found.parts[:, : len(documents)], expected)
     tokens = found.tokens.numpy().reshape(3, -1)
@@ -268,16 +268,16 @@ def test_populations_are_of_training_authors_of_the_source(corpus, network):
     for source in (0, 1):
         documents = [d for d in corpus.prepared.documents(TRAIN) if catalogue.source[d] == source]
         parts, _ = project_spans(network, prepared, whole(prepared, documents))
-        mine = parts[:, :, encoder:]
+        mine = parts[:, :, encoder : network.config.lev_dim]
         every = populations.draw(source, 10_000, rng)
-        assert every.texts == len(documents)
-        torch.testing.assert_close(every.mean, mine.mean(1), atol=1e-5, rtol=1e-4)
+        assert len(every) == len(documents)
+        torch.testing.assert_close(every.texts.mean(1), mine.mean(1), atol=1e-5, rtol=1e-4)
         single = populations.draw(source, 1, rng)
-        assert single.texts == 1
-        assert (mine[0] - single.mean).abs().amax(-1).min() < 1e-5, "a text of somebody else"
+        assert len(single) == 1
+        assert (mine[0] - single.texts[0]).abs().amax(-1).min() < 1e-5, "a text of somebody else"
         some = [populations.draw(source, 10, rng) for _ in range(2)]
-        assert some[0].texts == some[1].texts == 10
-        assert not torch.equal(some[0].mean, some[1].mean)
+        assert len(some[0]) == len(some[1]) == 10
+        assert not torch.equal(some[0].texts, some[1].texts)
 
 
 def test_a_source_of_next_to_no_texts_has_no_population(corpus, network):
@@ -303,10 +303,10 @@ def test_a_source_of_next_to_no_texts_has_no_population(corpus, network):
 def plain_comparable(network, parts, population):
     """One text (L) -> its LEV: the n-gram part, without what is usual in a population, at length one; parts scaled."""
     width = network.config.encoder_dim
-    encoder, ngrams = np.split(parts.double().numpy(), [width])
+    encoder, ngrams = np.split(parts[: network.config.lev_dim].double().numpy(), [width])
     if population is not None:
-        share = population.texts / (population.texts + DOUBTED_TEXTS)
-        ngrams = ngrams - share * population.mean[0].double().numpy()
+        share = len(population) / (len(population) + DOUBTED_TEXTS)
+        ngrams = ngrams - share * population.texts[0].double().numpy().mean(0)
     scale = network.part_scale[0].double().numpy()
     return [encoder * scale[0], ngrams / np.linalg.norm(ngrams) * scale[1]], np.log(np.linalg.norm(ngrams))
 
@@ -326,7 +326,7 @@ def populations(network):
     torch.manual_seed(3)
 
     def made(texts):
-        return Population(torch.randn(1, network.config.ngram_dim), texts)
+        return Population(torch.randn(1, texts, network.config.ngram_dim))
 
     return [None, {0: made(20), 1: made(200)}, {1: made(10)}]
 
@@ -336,7 +336,7 @@ def cohort(corpus, network):
     prepared = corpus.prepared
     chosen = cohort_documents(prepared, COHORT)
     parts, _ = project_spans(network, prepared, whole(prepared, chosen))
-    network.cohort.texts.copy_(parts)
+    network.cohort.texts.copy_(parts[..., : network.config.lev_dim])
     return chosen
 
 
@@ -367,14 +367,17 @@ def test_rows_are_those_of_each_document_by_itself(corpus, network, cohort, popu
                 np.testing.assert_allclose(one.norm[0, 0], norm, atol=1e-5)
                 np.testing.assert_allclose(one.cohort[0, 0], plain_measures(y, others), rtol=1e-4, atol=1e-5)
                 assert one.tokens[0] == projected.tokens[given]
-                share = 0 if population is None else population.texts / (population.texts + DOUBTED_TEXTS)
+                if network.config.kinds:
+                    assert one.strangeness[0, 0] == projected.parts[0, given, -1]
+                share = 0 if population is None else len(population) / (len(population) + DOUBTED_TEXTS)
                 assert one.population[0].item() == pytest.approx(share)
     assert left_out == 6 * sum(np.isin(author[projected.documents], author[cohort]))
 
 
 def test_validation_texts_have_the_whole_cohort(corpus, network, cohort, populations):
     """As a verifier measures them."""
-    projected = Projected(network.cohort.texts[:, :3], torch.full((3,), 100.0), cohort[:3], 1)
+    parts = torch.cat([network.cohort.texts[:, :3], torch.ones(1, 3, 1)], -1)  # of a strange kind
+    projected = Projected(parts, torch.full((3,), 100.0), cohort[:3], 1)
     views = measured(network, projected, corpus.prepared, [None], None)
     expected = network.embedding(projected.parts, projected.tokens)
     torch.testing.assert_close(views.embedding.cohort, expected.cohort)

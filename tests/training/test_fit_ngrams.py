@@ -72,7 +72,7 @@ def test_common_words_are_drawn_more_often():
 
 def part_for(prepared, settings, dim=4):
     features = n_features(prepared.vocabulary.ngrams, settings)
-    return NgramPart(1, replace(TINY_LIGHT, ngram_features=features, ngram_dim=dim))
+    return NgramPart(1, replace(TINY_LIGHT, ngram_features=features, ngram_dim=dim, kinds=0))
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,19 @@ import numpy as np
 import pytest
 
 from pan21av.metrics import all_metrics
-from pan21av.training.report import MIN_PAIRS, apart, ensemble_report, figures, figures_of, histogram, known_sources
+from pan21av.training.member import VALIDATION_SCORES
+from pan21av.training.report import (
+    MIN_PAIRS,
+    apart,
+    ensemble_report,
+    figures,
+    figures_of,
+    histogram,
+    known_sources,
+    member_scores,
+)
 from pan21av.training.sampling import Catalogue
+from pan21av.vote import vote
 
 TRUTH = np.array([True, True, True, False, False, False])
 SCORES = {
@@ -64,6 +75,25 @@ def test_rows_of_very_few_pairs(each):
 
 
 # ---- sources that members know, and others ----
+
+
+def test_what_is_stored_votes_as_what_was_said(tmp_path):
+    """Of whole texts all of it; of other conditions in fewer steps, which no abstention depends on."""
+    rng, tasks, said = np.random.default_rng(0), [], []
+    for number in range(5):
+        said.append({name: rng.random(400).astype(np.float16) for name in ("ual", "o2d2", "ual@600", "o2d2@600")})
+        said[-1]["o2d2@600"][:9] = [0.4998, 0.5, np.nan, *[0.499] * 6]
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        np.savez(folder / VALIDATION_SCORES, **said[-1])
+        tasks.append(SimpleNamespace(folder=folder))
+    stored = member_scores(tasks)
+    for mark in ("", "@600"):
+        told = [np.stack([each[name + mark] for each in said]).astype(float) for name in ("ual", "o2d2")]
+        one, other = vote(*told), vote(*(stored[name + mark].astype(float) for name in ("ual", "o2d2")))
+        np.testing.assert_array_equal(one.abstains, other.abstains)
+        np.testing.assert_allclose(one.answers, other.answers, atol=0 if not mark else 1 / 512)
+    assert len(np.unique(stored["ual@600"])) <= 257
 
 
 def test_who_knows_what():

@@ -58,6 +58,14 @@ def test_whole_members(ensemble, tmp_path):
     assert reuse(wanted, ensemble, identity()) == (0, 0)  # they are there already
 
 
+def test_of_an_older_format_stage_one_alone(ensemble, tmp_path):
+    """Its scores may read what ours do not."""
+    manifest = json.loads((ensemble / "ensemble.json").read_text())
+    manifest["format"] -= 1
+    (ensemble / "ensemble.json").write_text(json.dumps(manifest))
+    assert reuse(tasks(tmp_path), ensemble, identity()) == (0, 3)
+
+
 def test_stage_one_under_other_settings_of_stage_two(ensemble, tmp_path):
     settings = small("heads.lr=0.5", "calibration.cohort=9", "abstention.epochs=1")
     wanted = tasks(tmp_path, settings)

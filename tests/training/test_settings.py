@@ -95,6 +95,7 @@ def test_what_the_paper_does_to_texts_and_pairs():
         ("model.bfs_dim=0", r"model\.bfs_dim must be a number from 1 to 4096, not 0"),
         ("model.variant=other", "unknown model variant 'other'"),
         ("model.cohort=5", r"model\.cohort follows from the corpus; set calibration\.cohort"),
+        ("model.kinds=5", r"model\.kinds follows from the corpus; see data\.source_share"),
         ("model.ngram_features=5", r"model\.ngram_features follows from the corpus; see \[ngrams\]"),
         ("data.source_share=0.0", r"data\.source_share must be above 0 and at most 1"),
         ("data.source_share=1.01", r"data\.source_share must be above 0 and at most 1"),
