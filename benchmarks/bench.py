@@ -175,7 +175,7 @@ def measure_around(task: dict) -> dict:
     def members(what):
         return lambda: [what(member) for member in verifier._networks]
 
-    lev = torch.randn(1, len(texts), verifier.config.lev_dim)
+    lev = torch.randn(1, len(texts), verifier.config.projected_dim)
     embedding = verifier.embed(texts[:2])
     first, second = embedding[[0] * task["pairs"]], embedding[[1] * task["pairs"]]
     steps = {

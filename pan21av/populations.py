@@ -100,10 +100,10 @@ class PopulationTexts:
         """The keys of those texts that are in it."""
         return frozenset(key for key in map(text_key, texts) if key in self._rows)
 
-    def without(self, keys: frozenset[bytes] = frozenset()) -> Population | None:
-        """The others; None if there are none."""
+    def without(self, keys: frozenset[bytes] = frozenset(), members: slice = slice(None)) -> Population | None:
+        """The others, as some of the members see them; None if there are none."""
         rows = [row for key, row in self._rows.items() if key not in keys]
-        return Population(self.projected[:, rows]) if rows else None
+        return Population(self.projected[members][:, rows]) if rows else None
 
     def to(self, device: torch.device) -> PopulationTexts:
         return PopulationTexts(self.keys, self.projected.to(device), self.ensemble, self.left_out)
@@ -196,13 +196,13 @@ def _counted(ensemble: Ensemble, documents: list[Tokens]) -> tuple[Tensor, Tenso
 
 
 def embed_among(
-    network: Network, batch: Batch, judged: list[tuple[list[int], Population | None]], members: slice
-) -> Embedding:
-    """A batch whose documents are judged with different populations: (rows, population) of each. The network has some
-    of the members that the populations are of."""
+    network: Network, batch: Batch, population: PopulationTexts, left_out: Mapping[frozenset[bytes], list[int]],
+    members: slice,
+) -> Embedding:  # fmt: skip
+    """A batch whose documents are judged without some of the population: {keys: rows}. The network has some of the
+    members that the population is of. One group after the other: each has a copy of the rest."""
     projected, parts = network.project(batch), []
-    for rows, population in judged:
-        mine = population and Population(population.texts[members])
-        parts.append(network.embedding(projected[:, rows], batch.tokens[rows], mine))
-    order = np.argsort([row for rows, _ in judged for row in rows])
+    for keys, rows in left_out.items():
+        parts.append(network.embedding(projected[:, rows], batch.tokens[rows], population.without(keys, members)))
+    order = np.argsort([row for rows in left_out.values() for row in rows])
     return Embedding.join(parts, "documents")[torch.from_numpy(order).to(batch.tokens.device)]

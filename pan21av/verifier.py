@@ -21,7 +21,7 @@ from .data.trials import Trial, trial_of
 from .document import Document, content_key, document_key, notes_on, texts_that_count
 from .network.checkpoint import Ensemble, find_ensemble, load_ensemble
 from .network.embedding import Embedding
-from .network.network import Network, Population
+from .network.network import Network
 from .populations import PopulationTexts, embed_among, project_population
 from .runtime.device import choose_device, describe, one_torch_thread, warn_without_kernel
 from .runtime.parallel import ordered_map, usable_cores
@@ -272,18 +272,18 @@ class Verifier:
         groups: dict[frozenset[bytes], list[int]] = {}
         for row, keys in enumerate(left_out):
             groups.setdefault(keys, []).append(row)
-        judged = [(rows, self.population.without(keys)) for keys, rows in groups.items()]
-        return [threads.submit(self._embed_among, number, batch, judged) for number in range(len(self._networks))]
+        return [threads.submit(self._embed_among, number, batch, groups) for number in range(len(self._networks))]
 
     @torch.inference_mode()
     def _embed(self, network: Network, batch: Batch) -> Embedding:
         return network.embed(batch.to(self.device))
 
     @torch.inference_mode()
-    def _embed_among(self, member: int, batch: Batch, judged: list[tuple[list[int], Population | None]]) -> Embedding:
+    def _embed_among(self, member: int, batch: Batch, left_out: dict[frozenset[bytes], list[int]]) -> Embedding:
         """As one member, or all of them on a GPU."""
+        assert self.population is not None
         only = slice(member, member + 1) if len(self._networks) > 1 else slice(None)
-        return embed_among(self._networks[member], batch.to(self.device), judged, only)
+        return embed_among(self._networks[member], batch.to(self.device), self.population, left_out, only)
 
     @staticmethod
     def _join(tasks: list[Future[Embedding]]) -> Embedding:

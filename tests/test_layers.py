@@ -86,9 +86,9 @@ def test_there_are_no_circles():
 @pytest.mark.parametrize(
     ("modules", "absent"),
     [
-        (["pan21av", "pan21av.cli"], {"torch", "ray", "nltk"}),
+        (["pan21av", "pan21av.cli"], {"torch", "ray", "nltk", "pan21av.data.tokeniser"}),
         # What worker processes load that tokenise.
-        (["pan21av.data.tokeniser", "pan21av.runtime.parallel"], {"torch", "ray"}),
+        (["pan21av.data.tokeniser", "pan21av.runtime.parallel"], {"torch", "ray", "nltk"}),
         pytest.param(
             ["pan21av.verifier", "pan21av.engines"], {"ray", "scipy", "sklearn", "matplotlib"}, marks=pytest.mark.slow
         ),

@@ -2,7 +2,7 @@
 
 `import nltk` loads all of it, and SciPy where that is installed: a tenth of every start, and most of that of a worker
 that does nothing but tokenise. So the two packages on the way to the module are stood in for while it is loaded, and
-whoever imports NLTK afterwards finds it untouched.
+whoever imports NLTK afterwards finds it untouched (another thread that does so meanwhile would not).
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ MODULE = "nltk.tokenize.regexp"
 
 def regexp_tokenizer() -> Any:
     """The class; a program that has loaded NLTK already has it from there."""
-    with _stand_ins():
+    try:
+        with _stand_ins():
+            return importlib.import_module(MODULE).RegexpTokenizer
+    except (ImportError, AttributeError):  # a version that needs more of itself
         return importlib.import_module(MODULE).RegexpTokenizer
 
 

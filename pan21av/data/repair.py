@@ -121,11 +121,12 @@ def _mail_headers(text: str) -> str:
     block: list[str] = []  # lines of a header, as far as it goes
     fields = continued = 0
     for line in [*text.split("\n"), ""]:
-        if len(line) <= MAX_HEADER_LINE and _MAIL_FIELD.match(line):
+        short = len(line) <= MAX_HEADER_LINE
+        if short and _MAIL_FIELD.match(line):
             block.append(line)
             fields, continued = fields + 1, 0
             continue
-        if block and line[:1] in (" ", "\t") and line.strip() and continued < MAX_CONTINUED:
+        if short and block and line[:1] in (" ", "\t") and line.strip() and continued < MAX_CONTINUED:
             block.append(line)
             continued += 1
             continue

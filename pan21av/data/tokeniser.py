@@ -150,6 +150,10 @@ class Tokeniser:
     pattern: Rules
     mends: bool = True  # texts are repaired before, for ensembles that have limits of a text
 
+    def __reduce__(self) -> tuple[Callable[[str], Tokeniser], tuple[str]]:
+        """By name: NLTK's class, loaded by itself (nltk_part.py), could not be found again."""
+        return find_tokeniser, (self.name,)
+
     @cached_property
     def _cut(self) -> _Cut:
         return _Cut(self.pattern)

@@ -87,7 +87,7 @@ def _evidence(one: Embedding, other: Embedding) -> Tensor | None:
         both(one.norm, other.norm, of_members),
         both(one.strangeness, other.strangeness, of_members),
         both(one.neighbours, other.neighbours, of_members),
-        both(one.population, other.population, of_documents).mean(0),
+        both(one.population, other.population, of_documents).amin(0),  # known of both, or of none
     )
 
 

@@ -1,5 +1,5 @@
-"""What UAL and O2D2 are told of a pair beside its vectors: how much text there is, how other texts lie, how familiar
-the kind of text is.
+"""What UAL is told of a pair beside its vectors, and O2D2 most of it: how much text there is, how other texts lie, how
+familiar the kind of text is.
 
 A distance means little by itself. Two authors of one kind of text are nearer to each other than two of another, a
 short text is far from everything, and texts of a kind that training had none of lie close together. So distances are

@@ -58,7 +58,8 @@ def fit_told(told: Told, pairs: LabelledPairs) -> None:
     """How evidence is standardised."""
     evidence = told.read(pairs.pair)
     told.mean.copy_(evidence.mean(1))
-    told.scale.copy_(1 / evidence.std(1).clamp_min(1e-6))
+    deviation = evidence.std(1)  # what never varied has nothing to say when it does
+    told.scale.copy_(torch.where(deviation > 1e-6, 1 / deviation.clamp_min(1e-6), 0.0))
 
 
 def fit_kind(ual: UAL, pairs: LabelledPairs, steps: int = 200) -> None:

@@ -37,7 +37,8 @@ def _as_stored(name: str, values: np.ndarray) -> np.ndarray:
         return values
     if name.startswith("o2d2"):
         return (~(values < MIN_UNDECIDABLE)).astype(values.dtype)
-    return np.asarray(np.round(values * STEPS) / STEPS, dtype=values.dtype)
+    # The middle of each step: neither certainty nor the non-response 0.5 comes of rounding.
+    return np.asarray((np.minimum(np.floor(values * STEPS), STEPS - 1) + 0.5) / STEPS, dtype=values.dtype)
 
 
 def known_sources(tasks: list[MemberTask], n_sources: int) -> np.ndarray:

@@ -16,9 +16,11 @@ from .stage1 import CHECKPOINT
 from .tables import HISTORY_FILE, SCORES_FILE
 
 
-def reuse(tasks: list[MemberTask], ensemble: Path, identity: dict[str, Any]) -> tuple[int, int]:
+def reuse(
+    tasks: list[MemberTask], ensemble: Path, identity: dict[str, Any], vocabulary: str
+) -> tuple[int, int]:  # fmt: skip
     """Take over finished members from an ensemble of the same settings, seed and corpus, or their stage one
-    if only settings of stage two differ; how many of either."""
+    if only settings of stage two differ; how many of either. `vocabulary`: SHA-256 of the one they must know."""
     try:
         info = orjson.loads((ensemble / MANIFEST).read_bytes())
         training = info["training"]
@@ -27,6 +29,9 @@ def reuse(tasks: list[MemberTask], ensemble: Path, identity: dict[str, Any]) -> 
         theirs = Settings.from_dict(training["settings"])
         whole = theirs == tasks[0].settings and info["format"] == FORMAT
         if not whole and not _same_stage_one(theirs, tasks[0].settings):
+            return 0, 0
+        # What a text is repaired to may have changed since, and with it the documents.
+        if info["vocabulary"]["sha256"] != vocabulary:
             return 0, 0
         scores = np.load(ensemble / SCORES_FILE)
         kept = ensemble / HISTORY_FILE

@@ -107,7 +107,7 @@ def train(
         log.info("%s", format_table(prepared.table))
         identity = {"settings": settings.to_dict(), "seed": seed, "corpus": prepared.fingerprint}
         tasks = _tasks(prepared, settings, n_members, seed, work, devices, identity)
-        members, stages = reuse(tasks, output, identity)
+        members, stages = reuse(tasks, output, identity, prepared.vocabulary.sha256)
         if members or stages:
             log.info("%d members taken over from %s, and stage one of %d", members, output, stages)
         _train_members(tasks, jobs, machines)

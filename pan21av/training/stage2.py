@@ -46,8 +46,8 @@ PART_DRAWS = 4  # of pairs that the weights of the two parts are fitted to
 
 
 class StageTwo:
-    """`network` is fitted in place; its encoder and n-gram part are what stage one left. What is done goes to
-    `folder`, if there is one, and need not be done again."""
+    """`network` is fitted in place; its encoder and n-gram part are what stage one left, but for kinds. What is done
+    goes to `folder`, if there is one, and need not be done again."""
 
     def __init__(
         self, network: Network, prepared: Prepared, settings: Settings, seed: int, device: torch.device,

@@ -5,6 +5,7 @@ from support import write_random_ensemble
 
 from pan21av import __version__
 from pan21av.commands.info import info
+from pan21av.network.checkpoint import FORMAT
 
 TRAINED = {
     "training": {
@@ -66,7 +67,9 @@ def test_no_ensemble(tmp_path, command):
 
 
 @pytest.mark.parametrize("verb", ["info", "predict"])
-@pytest.mark.parametrize("manifest", [{"format": 4}, {"format": 4, "members": None, "tokeniser": "pan21av-1"}])
+@pytest.mark.parametrize(
+    "manifest", [{"format": FORMAT}, {"format": FORMAT, "members": None, "tokeniser": "pan21av-1"}]
+)
 def test_a_manifest_that_lacks_something(tmp_path, command, verb, manifest):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "ensemble.json").write_text(json.dumps(manifest))

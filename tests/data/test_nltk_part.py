@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from pan21av.data import nltk_part
 from pan21av.data.nltk_part import regexp_tokenizer
 
 
@@ -15,12 +17,36 @@ def run(code: str) -> str:
 
 
 def test_it_cuts_as_nltk_does():
-    nltk = pytest.importorskip("nltk")
-    text = "It's 3.14 -- or so, they say!"
-    for pattern in (r"\w+", r"\S+", r"\d+|[a-z]+"):
-        ours, theirs = regexp_tokenizer()(pattern), nltk.tokenize.RegexpTokenizer(pattern)
-        assert ours.tokenize(text) == theirs.tokenize(text)
-        assert list(ours.span_tokenize(text)) == list(theirs.span_tokenize(text))
+    """Loaded by itself, in a process that has no NLTK yet."""
+    code = (
+        "from pan21av.data.nltk_part import regexp_tokenizer; ours = regexp_tokenizer(); import nltk; "
+        'theirs = nltk.tokenize.RegexpTokenizer; text = "It\'s 3.14 -- or so, they say!"; '
+        "patterns = [r'\\w+', r'\\S+', r'\\d+|[a-z]+']; "
+        "print(ours is theirs, [ours(p).tokenize(text) == theirs(p).tokenize(text) and "
+        "list(ours(p).span_tokenize(text)) == list(theirs(p).span_tokenize(text)) for p in patterns])"
+    )
+    assert run(code) == "False [True, True, True]"
+
+
+def test_a_tokeniser_travels_by_its_name():
+    code = "import pickle; from pan21av.data.tokeniser import TOKENISERS; "
+    code += "print([pickle.loads(pickle.dumps(t)) is t for t in TOKENISERS.values()])"
+    assert run(code) == "[True, True, True]"
+
+
+def test_a_version_that_needs_more_of_itself(monkeypatch):
+    """Then it is loaded as a whole."""
+    asked = []
+
+    def fails_once(name):
+        asked.append(name)
+        if len(asked) == 1:
+            raise ImportError("cannot import name 'data' from 'nltk'")
+        return SimpleNamespace(RegexpTokenizer="found")
+
+    monkeypatch.setattr(nltk_part.importlib, "import_module", fails_once)
+    assert regexp_tokenizer() == "found"
+    assert asked == ["nltk.tokenize.regexp"] * 2
 
 
 def test_nothing_else_is_loaded_and_nothing_stays():

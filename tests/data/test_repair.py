@@ -60,6 +60,8 @@ def test_a_letter_on_the_line_of_its_subject_stays():
     assert repair(text) == (text, {})
     mended, notes = repair(f"From: somebody\nTo: somebody else\nSubject: rain {letter}")
     assert (mended.strip(), list(notes)) == (f"Subject: rain {letter}", ["headers"])
+    indented = f"From: somebody\nSubject: rain\n  {letter}"
+    assert repair(indented)[0].strip() == letter
 
 
 def test_page_headers_stay_once():

@@ -23,7 +23,7 @@ BESIDE = {
 }  # fmt: skip
 PARTS = {
     "stage1": {"encoder", "metric", "ngrams"},
-    "stage2": {"o2d2", "dml", "bfs", "ual", "cohort", "part_scale"},
+    "stage2": {"o2d2", "dml", "bfs", "ual", "cohort", "part_scale", "ngrams"},
 }
 
 

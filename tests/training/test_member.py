@@ -79,7 +79,7 @@ def test_what_a_member_leaves(corpus, unbroken):
         for file in (STAGE_ONE, STAGE_TWO)
     )
     assert one == {"encoder", "metric", "ngrams"}
-    assert two == {"dml", "bfs", "ual", "o2d2", "cohort", "part_scale"}
+    assert two == {"dml", "bfs", "ual", "o2d2", "cohort", "part_scale", "ngrams"}
     scores, count = np.load(unbroken.folder / VALIDATION_SCORES), len(corpus.prepared.validation)
     others = ("calibration_", "fold_")
     of_validation = [name for name in scores.files if not name.startswith(others) and "*" not in name]
@@ -136,7 +136,7 @@ def test_a_member_without_an_encoder(corpus, tmp_path):
         file: {name.partition(".")[0] for name in parse_safetensors((task.folder / file).read_bytes())}
         for file in (STAGE_ONE, STAGE_TWO)
     }
-    assert names == {STAGE_ONE: {"ngrams"}, STAGE_TWO: {"dml", "bfs", "ual", "o2d2", "cohort"}}
+    assert names == {STAGE_ONE: {"ngrams"}, STAGE_TWO: {"dml", "bfs", "ual", "o2d2", "cohort", "ngrams"}}
     assert task.result["validation"]["dml"]["auc"] > 0.6  # habits show in n-grams at once
 
 

@@ -93,7 +93,9 @@ def test_what_is_stored_votes_as_what_was_said(tmp_path):
         one, other = vote(*told), vote(*(stored[name + mark].astype(float) for name in ("ual", "o2d2")))
         np.testing.assert_array_equal(one.abstains, other.abstains)
         np.testing.assert_allclose(one.answers, other.answers, atol=0 if not mark else 1 / 512)
-    assert len(np.unique(stored["ual@600"])) <= 257
+    assert len(np.unique(stored["ual@600"])) <= 256
+    assert 0 < stored["ual@600"].min() < stored["ual@600"].max() < 1
+    assert not (stored["ual@600"] == 0.5).any()
 
 
 def test_who_knows_what():

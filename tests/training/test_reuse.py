@@ -9,8 +9,8 @@ from support import FITTED, TINY, random_network, small, tiny_vocabulary
 
 from pan21av.data.tokeniser import DEFAULT
 from pan21av.network.checkpoint import member_files, save_ensemble
+from pan21av.training import reuse as module
 from pan21av.training.member import RESULT, STAGE_ONE, MemberTask, finished_files, fitted
-from pan21av.training.reuse import reuse
 from pan21av.training.stage1 import CHECKPOINT
 from pan21av.training.tables import SCORES_FILE
 
@@ -35,6 +35,15 @@ def ensemble(tmp_path) -> Path:
         info={"training": identity()}, extra={SCORES_FILE: (tmp_path / "scores.npz").read_bytes()},
     )  # fmt: skip
     return tmp_path / "old"
+
+
+def reuse(tasks, ensemble, identity, vocabulary=None):
+    return module.reuse(tasks, ensemble, identity, vocabulary or tiny_vocabulary().sha256)
+
+
+def test_of_another_vocabulary_nothing(ensemble, tmp_path):
+    """As another way of reading texts leaves it."""
+    assert reuse(tasks(tmp_path), ensemble, identity(), "another") == (0, 0)
 
 
 def tasks(tmp_path, settings=SETTINGS, seeds=SEEDS):
