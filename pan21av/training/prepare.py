@@ -34,7 +34,7 @@ from .word_vectors import read_vectors
 
 log = logging.getLogger("pan21av")
 
-FORMAT = 5
+FORMAT = 6
 MIN_AUTHORS = 4  # with two documents or more, in each part of the split
 MIN_PAIRS = 4  # of validation, and of development
 HASHED_PER_READ = 1 << 20
