@@ -34,7 +34,7 @@ FIRST_CHUNK, GROWTH = 20_000, 4  # the first is small, so that answers come soon
 CHARS_PER_TOKEN = 4
 TOKENS_PER_DOCUMENT, TOKENS_PER_PAIR = 256, 64  # what either costs beside the tokens, as if it were tokens
 PAIRS_SCORED = 256  # together
-MAX_CACHED = 4_000  # documents remembered, should they come again: 54 MB of 21 members
+MAX_CACHED = 4_000  # documents remembered, should they come again: 120 MB of 21 members
 CHUNKS_UNDER_WAY = 2
 CHUNKS_TOKENISED_AHEAD = 3
 

@@ -1,8 +1,8 @@
 """Ensembles on disk: ensemble.json, vocab.json and two safetensors files per member.
 
 member-NN.stage1 holds what stage one trained, member-NN.stage2 what stage two fitted: O2D2 and, where they begin
-anew there, the other scores and the cohort. ensemble.json names every file with its SHA-256, so that what is loaded
-is what was trained.
+anew there, the other scores, the cohort, kinds of text and weights of the parts. ensemble.json names every file with
+its SHA-256, so that what is loaded is what was trained.
 """
 
 from __future__ import annotations

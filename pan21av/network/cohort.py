@@ -19,7 +19,7 @@ MIN_DEVIATION = 1e-3
 def cohort_measures(y: Tensor, cohort: Tensor, usable: Tensor | None = None) -> Tensor:
     """How documents (M, D, L) lie to a cohort (M, K, L), by squared distances: mean of the nearest, mean and standard
     deviation of all -> (M, D, 3). `usable` (D, K) says who of the cohort counts for which document."""
-    squares = y.square().sum(-1)[..., None] + cohort.square().sum(-1)[:, None] - 2 * y @ cohort.mT
+    squares = _squares(y, cohort)
     if usable is None:
         return _measures_of_all(squares)
     nearest = squares.masked_fill(~usable, torch.inf).topk(min(TOP_K, cohort.shape[1]), largest=False).values
@@ -33,8 +33,13 @@ def cohort_measures(y: Tensor, cohort: Tensor, usable: Tensor | None = None) -> 
 
 def nearest_tenth(y: Tensor, texts: Tensor) -> Tensor:
     """Mean squared distance of documents (M, D, L) to the tenth of the texts (M, K, L) that is nearest -> (M, D)"""
-    squares = y.square().sum(-1)[..., None] + texts.square().sum(-1)[:, None] - 2 * y @ texts.mT
+    squares = _squares(y, texts)
     return squares.topk(max(1, texts.shape[1] // 10), largest=False).values.mean(-1)
+
+
+def _squares(y: Tensor, texts: Tensor) -> Tensor:
+    """Squared distances of documents (M, D, L) to texts (M, K, L) -> (M, D, K)"""
+    return y.square().sum(-1)[..., None] + texts.square().sum(-1)[:, None] - 2 * y @ texts.mT
 
 
 def _measures_of_all(squares: Tensor) -> Tensor:

@@ -171,7 +171,8 @@ class StageOne:
 def project_spans(
     network: Network, prepared: Prepared, spans: list[Span], kept: Path | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Parts of LEVs (1, spans, L) and tokens (spans). What is done is `kept` now and then, and not done again."""
+    """What `Network.project` gives (1, spans, projected_dim), and tokens (spans). What is done is `kept` now and then,
+    and not done again."""
     parts, tokens, due = [], [], Due()
     if kept is not None and kept.exists():
         parts, tokens = torch.load(kept, map_location=network.device, weights_only=True)

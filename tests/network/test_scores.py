@@ -239,3 +239,15 @@ def test_new_scores_neither_sharpen_nor_ask_more_of_short_texts():
     for parameter in (ual.sharpen, o2d2.least, o2d2.strange):
         assert not parameter.any()
         assert not parameter.requires_grad
+
+
+def test_familiarity_is_told_the_last_of_the_evidence():
+    """What comes before moves the posterior alone."""
+    ual = spread(UAL(2, 5, 9, 6))
+    g = torch.Generator().manual_seed(0)
+    told, y = torch.randn(2, 8, 9, generator=g), torch.zeros(2, 8, 5)
+    other = torch.cat([told[..., :3] + 1, told[..., 3:]], -1)
+    one, moved = EmbeddingPair(y, y, told), EmbeddingPair(y, y, other)
+    assert torch.equal(ual.familiar(one), ual.familiar(moved))
+    p_bfs = torch.full((2, 8), 0.4)
+    assert not torch.allclose(ual(one, p_bfs)[0], ual(moved, p_bfs)[0], atol=1e-4)
