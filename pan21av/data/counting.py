@@ -143,7 +143,7 @@ class Counter:
 
 @cache
 def _kinds() -> np.ndarray:
-    """`kind` of every character (BASIC) uint8, without a call for each: that would be a tenth of a second of a start."""
+    """`kind` of every character (BASIC) uint8; a call for each would be a tenth of a second of a start."""
     chars = np.arange(BASIC, dtype=np.uint32).view("U1")
     kinds = ALPHA * np.char.isalpha(chars) | DIGIT * np.char.isdigit(chars) | UPPER * np.char.isupper(chars)
     return kinds.astype(np.uint8)
