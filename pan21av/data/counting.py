@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .ngrams import ALPHA, BASIC, DIGIT, MAX_GAP, UPPER, VIEWS, Pool, gap_bin
+from .ngrams import ALPHA, BASIC, DIGIT, MAX_GAP, SIGNS, UPPER, VIEWS, Pool, gap_bin, shape_number
 
 
 class _Table(Structure):
@@ -20,18 +20,19 @@ class _Table(Structure):
 
 class _Pool(Structure):
     _fields_ = [
-        ("words", _Table), ("anchors", _Table), ("letters", _Table), ("kinds", c_void_p), ("n_anchors", c_int32)
+        ("words", _Table), ("anchors", _Table), ("letters", _Table), ("signs", _Table), ("kinds", c_void_p),
+        ("n_anchors", c_int32),
     ]  # fmt: skip
 
 
 class _Types(Structure):
-    _fields_ = [(name, c_void_p) for name in ("word", "symbol", "length", "mark", "first", "letters")]
+    _fields_ = [(name, c_void_p) for name in ("word", "symbol", "length", "mark", "shape", "first", "letters")]
 
 
 class _Grams(Structure):
     _fields_ = [
-        ("pair", c_void_p), ("triples", _Table), ("offset", c_void_p), ("bins", c_void_p), ("symbols", c_int32),
-        ("max_gap", c_int32),
+        ("pair", c_void_p), ("triples", _Table), ("shapes", _Table), ("offset", c_void_p), ("bins", c_void_p),
+        ("symbols", c_int32), ("max_gap", c_int32),
     ]  # fmt: skip
 
 
@@ -80,7 +81,7 @@ class Counter:
         text, start = _code_points(types)
         lower, low_start = _code_points([token.lower() for token in types])
         arrays = {name: np.empty(n, dtype=np.int32) for name in ("word", "symbol", "length")}
-        arrays["mark"] = np.empty(n, dtype=np.uint8)
+        arrays |= {name: np.empty(n, dtype=np.uint8) for name in ("mark", "shape")}
         arrays["first"] = np.empty(n + 1, dtype=np.int64)
         # A word of k letters between its bounds has k + 1 pairs, k triples and k - 1 quadruples, at most 3 k.
         arrays["letters"] = np.empty(3 * len(lower) + 3, dtype=np.int32)
@@ -117,10 +118,14 @@ class Counter:
         bins = self._kept(np.array([gap_bin(gap) for gap in range(MAX_GAP + 1)], dtype=np.uint8))
         letters = np.array([_packed(gram) for gram in pool.letters], dtype=np.uint64)
         self._pool = _Pool(
-            self._table(self._spelled(pool.words)), self._table(self._spelled(pool.anchors)), self._table(letters),
-            kinds.ctypes.data, len(pool.anchors),
+            *(self._table(keys) for keys in map(self._spelled, (pool.words, pool.anchors))), self._table(letters),
+            self._table(self._spelled(SIGNS)), kinds.ctypes.data, len(pool.anchors),
         )  # fmt: skip
-        self._grams = _Grams(pair.ctypes.data, self._table(triples), offset.ctypes.data, bins.ctypes.data, n, MAX_GAP)
+        shapes = np.array([shape_number(gram) for gram in pool.shapes], dtype=np.uint64)
+        self._grams = _Grams(
+            pair.ctypes.data, self._table(triples), self._table(shapes), offset.ctypes.data, bins.ctypes.data, n,
+            MAX_GAP,
+        )  # fmt: skip
 
     def _kept(self, array: np.ndarray) -> np.ndarray:
         self._keep.append(array)

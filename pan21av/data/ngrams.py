@@ -1,8 +1,9 @@
 """n-grams: what a text does again and again, whatever it is about.
 
-A text is looked at in seven views. Common words tell most; skeletons, n-grams of one to three tokens in which only
+A text is looked at in eight views. Common words tell most; skeletons, n-grams of one to three tokens in which only
 words that every kind of text has and punctuation stay as they are, tell how sentences are built; letter n-grams tell
-endings and spelling; gaps between marks tell how long sentences and clauses are. In each view a text has relative
+endings and spelling; gaps between marks tell how long sentences and clauses are; shapes, n-grams of up to six tokens
+in which all words are alike but for capitals, tell how somebody punctuates. In each view a text has relative
 frequencies, whose meaning network/ngram_part.py knows.
 
 Here are the rules, and a plain implementation of them; counting.py has the fast one, in C.
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-VIEWS = ("words", "symbols", "pairs", "triples", "letters", "gaps", "lengths")
+VIEWS = ("words", "symbols", "pairs", "triples", "letters", "gaps", "lengths", "shapes")
 
 # What an uncommon word becomes in a skeleton. Longer endings come first: "station" ends in "tion".
 ENDINGS = ("ing", "tion", "ness", "ment", "ful", "est", "ed", "ly", "er", "al", "s", "y", "e")
@@ -39,6 +40,14 @@ LENGTHS = 16  # the last one holds all longer words
 MAX_WORD = 20  # letters of a word that n-grams are taken of
 GRAM_LENGTHS = (2, 3, 4)
 
+SIGNS = (
+    ".", ",", '"', "'", "-", "--", "...", "!", "!!", "!!!", "?", "(", ")", "[", "]", ":", ";", "/", "*", "&", "+", "=",
+    "~", "#", "$", "%",
+)  # fmt: skip
+SHAPES = ("word", "Name", "CAPITALS", "number", "I", "i", "'s", "sign", *SIGNS)
+SHAPE_LENGTHS = (2, 3, 4, 5, 6)
+SHAPE_BITS = 6  # for each of SHAPES
+
 ALPHA, DIGIT, UPPER = 1, 2, 4
 BASIC = 0x10000  # characters beyond are neither letters nor digits here: an n-gram has 16 bits for each
 
@@ -56,13 +65,49 @@ def word_class(token: str) -> int:
         return 0
     if not first & ALPHA and not (token[0] == "'" and len(token) > 1):
         return 1
-    if len(token) > 1 and first & UPPER and all(kind(c) & UPPER or not kind(c) & ALPHA for c in token[1:]):
+    if is_capitals(token):
         return 2
     low = token.lower()
     endings = (n for n, e in enumerate(ENDINGS) if len(low) > len(e) + 1 and low.endswith(e))
     ending = next(endings, len(ENDINGS))
     size = 0 if len(token) <= SHORT else 1 if len(token) <= MIDDLE else 2
     return 3 + ((not first & UPPER) * len(SIZES) + size) * (len(ENDINGS) + 1) + ending
+
+
+def is_capitals(token: str) -> bool:
+    """Of a token that begins with a letter."""
+    rest = (kind(c) for c in token[1:])
+    return len(token) > 1 and bool(kind(token[0]) & UPPER) and all(k & UPPER or not k & ALPHA for k in rest)
+
+
+def shape(token: str) -> int:
+    """Which of SHAPES."""
+    first = kind(token[0])
+    if first & DIGIT:
+        return SHAPES.index("number")
+    if first & ALPHA:
+        if token in ("I", "i"):
+            return SHAPES.index(token)
+        return SHAPES.index("CAPITALS" if is_capitals(token) else "Name" if first & UPPER else "word")
+    if token in SIGNS:
+        return SHAPES.index(token)
+    return SHAPES.index("'s" if token[0] == "'" and len(token) > 1 else "sign")
+
+
+def shape_number(gram: str) -> int:
+    """An n-gram of shapes as a number: its symbols, the last one lowest, and above all places its length."""
+    symbols = gram.split(" ")
+    number = 0
+    for symbol in symbols:
+        number = number << SHAPE_BITS | SHAPES.index(symbol)
+    return len(symbols) << SHAPE_BITS * SHAPE_LENGTHS[-1] | number
+
+
+def shape_gram(number: int) -> str:
+    """What shape_number made a number of."""
+    length = number >> SHAPE_BITS * SHAPE_LENGTHS[-1]
+    places = (SHAPE_BITS * at for at in reversed(range(length)))
+    return " ".join(SHAPES[number >> place & (1 << SHAPE_BITS) - 1] for place in places)
 
 
 def letter_grams(token: str) -> list[str]:
@@ -98,8 +143,9 @@ class Pool:
     pairs: tuple[str, ...]  # skeletons, symbols with a space between
     triples: tuple[str, ...]
     letters: tuple[str, ...]
+    shapes: tuple[str, ...] = ()  # with a space between as well
 
-    FIELDS = ("words", "anchors", "pairs", "triples", "letters")
+    FIELDS = ("words", "anchors", "pairs", "triples", "letters", "shapes")
 
     def __post_init__(self) -> None:
         for name in self.FIELDS:
@@ -115,6 +161,10 @@ class Pool:
                 symbols = entry.split(" ")
                 if len(symbols) != length or not all(symbol in self.symbol_ids for symbol in symbols):
                     raise ValueError(f"{entry!r} is no skeleton of {length} symbols")
+        for entry in self.shapes:
+            symbols = entry.split(" ")
+            if len(symbols) not in SHAPE_LENGTHS or not set(symbols) <= set(SHAPES):
+                raise ValueError(f"{entry!r} is no n-gram of shapes")
         if not all(map(is_letter_gram, self.letters)):
             raise ValueError(f"letter n-grams have {GRAM_LENGTHS[0]} to {GRAM_LENGTHS[-1]} letters")
 
@@ -131,13 +181,13 @@ class Pool:
         """Where the features of each view are."""
         sizes = [
             len(self.words), len(self.symbols), len(self.pairs), len(self.triples), len(self.letters),
-            len(MARKS) * GAP_BINS, LENGTHS,
+            len(MARKS) * GAP_BINS, LENGTHS, len(self.shapes),
         ]  # fmt: skip
         bounds = np.cumsum([0, *sizes]).tolist()
         return {name: slice(*ends) for name, ends in zip(VIEWS, pairwise(bounds), strict=True)}
 
     def __len__(self) -> int:
-        return int(self.views["lengths"].stop)
+        return int(self.views[VIEWS[-1]].stop)
 
     def symbol(self, token: str) -> int:
         anchor = self.symbol_ids.get(token.lower(), len(self.anchors))
@@ -148,6 +198,7 @@ class Pool:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Pool:
+        values = {"shapes": [], **values}  # ensembles of before 2026-11-18, evening, have none
         for name in cls.FIELDS:
             entries = values.get(name)
             if not isinstance(entries, list) or not all(isinstance(entry, str) and entry for entry in entries):
@@ -161,6 +212,7 @@ class Pool:
     def found(self, tokens: Sequence[str]) -> Iterator[tuple[str, int]]:
         """Every feature of a text as (view, number in that view), as often as it is there; -1: one of no pool."""
         ids, symbols = self._ids, [self.symbol(token) for token in tokens]
+        shapes = [SHAPES[shape(token)] for token in tokens]
         last = [-1] * (len(MARKS) + 1)
         for at, token in enumerate(tokens):
             yield "words", ids["words"].get(token.lower(), -1)
@@ -169,6 +221,10 @@ class Pool:
                 if at + 1 >= length:
                     skeleton = " ".join(self.symbols[s] for s in symbols[at + 1 - length : at + 1])
                     yield view, ids[view].get(skeleton, -1)
+            for length in SHAPE_LENGTHS:
+                gram = " ".join(shapes[at + 1 - length : at + 1]) if at + 1 >= length else ""
+                if gram in ids["shapes"]:
+                    yield "shapes", ids["shapes"][gram]
             for gram in letter_grams(token):
                 if gram in ids["letters"]:
                     yield "letters", ids["letters"][gram]
@@ -180,12 +236,14 @@ class Pool:
                 yield "lengths", min(len(token), LENGTHS) - 1
 
     def count(self, tokens: Sequence[str]) -> np.ndarray:
-        """Relative frequencies (features) float32 of a text, each view by itself; letters among those of the pool."""
+        """Relative frequencies (features) float32 of a text, each view by itself; letters among those of the pool,
+        shapes over tokens."""
         counts, totals = np.zeros(len(self)), dict.fromkeys(VIEWS, 0)
         for view, number in self.found(tokens):
             totals[view] += 1
             if number >= 0:
                 counts[self.views[view].start + number] += 1
+        totals["shapes"] = len(tokens)
         for view, where in self.views.items():
             counts[where] /= max(1, totals[view])
         return counts.astype(np.float32)

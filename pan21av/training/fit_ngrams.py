@@ -18,7 +18,8 @@ from .sampling import Catalogue
 from .settings import NgramSettings
 from .streams import Stream, numpy_stream
 
-DRAWN = ("words", "pairs", "triples", "letters")  # views of which a member draws some; it has all of the others
+# Views of which a member draws some; it has all of the others.
+DRAWN = ("words", "pairs", "triples", "letters", "shapes")
 RANK_OFFSET = 200  # n-grams are drawn with weight 1 / (this + rank): common ones more often
 SHRINK = 0.3  # of the within-author covariance towards its diagonal
 TOPIC_WEIGHT = 3.0  # of what topics differ in: an author's texts on other topics must look alike

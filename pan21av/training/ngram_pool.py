@@ -6,7 +6,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..data.ngrams import CLASSES, Pool, is_letter_gram, letter_grams
+from ..data.ngrams import (
+    CLASSES,
+    SHAPE_BITS,
+    SHAPE_LENGTHS,
+    Pool,
+    is_letter_gram,
+    letter_grams,
+    shape,
+    shape_gram,
+)  # fmt: skip
 from .settings import NgramSettings
 
 DOCUMENTS_PER_SOURCE = 300  # looked at
@@ -44,6 +53,22 @@ def build_pool(types: Sequence[str], sources: Sequence[Tokens], settings: NgramS
         places = [n**at for at in reversed(range(length))]
         return tuple(" ".join(pool.symbols[number // place % n] for place in places) for number in best.tolist())
 
+    shape_of = np.zeros(len(types), dtype=np.int64)
+    shape_of[used] = [shape(types[t]) for t in used]
+
+    def shapes(limit: int) -> tuple[str, ...]:
+        def numbers(document: np.ndarray) -> np.ndarray:
+            mine, found = shape_of[document], []
+            for length in SHAPE_LENGTHS:
+                joined = np.zeros(max(0, len(mine) - length + 1), dtype=np.int64)
+                for at in range(length):
+                    joined = joined << SHAPE_BITS | mine[at : at + len(joined)]
+                found.append(joined | length << SHAPE_BITS * SHAPE_LENGTHS[-1])
+            return np.concatenate(found)
+
+        found, share = _sparse_shares(sources, numbers)
+        return tuple(map(shape_gram, found[_ranked(share)[:limit]].tolist()))
+
     grams, flat, first = _grams(types, used)
 
     def letters(document: np.ndarray) -> np.ndarray:
@@ -57,6 +82,7 @@ def build_pool(types: Sequence[str], sources: Sequence[Tokens], settings: NgramS
         skeletons(2, settings.pool_pairs),
         skeletons(3, settings.pool_triples),
         tuple(grams[i] for i in _ranked(shares)[: settings.pool_letters]),
+        shapes(settings.pool_shapes) if settings.pool_shapes else (),
     )
 
 

@@ -93,10 +93,12 @@ class NgramSettings:
     pool_pairs: int = 3000  # skeletons of two tokens
     pool_triples: int = 5000
     pool_letters: int = 5000
+    pool_shapes: int = 3000  # how somebody punctuates
     words: int = 700
     pairs: int = 500
     triples: int = 300
     letters: int = 700
+    shapes: int = 250
 
 
 @dataclass(frozen=True)
@@ -247,7 +249,7 @@ def _updated(name: str, section: Any, entries: Mapping[str, Any]) -> Any:
 SHIPPED = NAMED / "default.toml"
 # Suits a CPU: a smaller encoder, begun by contrast, n-grams beside it, scores fitted to authors it never saw.
 _COMPACT = Settings(
-    model=ModelConfig(word_dim=100, ngram_dim=288, bfs_dim=100),
+    model=ModelConfig(word_dim=100, ngram_dim=256, bfs_dim=100),
     data=DataSettings(
         tokeniser=DEFAULT,
         unique_texts=False,

@@ -35,6 +35,8 @@ POOL = Pool(
     ("the and the", "<sign> <sign> <sign>", ", the <word-short-s>", "😀 😀 😀", "<CAPITALS> . <number>"),
     ("th", "the", "_the", "he_", "_a_", "aa", "aaaa", "aa_", "i̇", "_i̇", "ß_", "_ß_", "中文", "_中", "é_", "_e\u0301_",
      "__", "a_", "a_b", "a\ufffeb", "ς_", "σς", "ʰa"),
+    ("word word", "Name word", "CAPITALS CAPITALS", "I number", "i , .", "sign sign sign", ". . . .", "word 's word",
+     "' \" ! ; word", "word word word word word word", "Name , word word word .", "sign word"),
 )  # fmt: skip
 
 

@@ -15,12 +15,17 @@ from pan21av.data.ngrams import (
     LENGTHS,
     MARKS,
     MAX_GAP,
+    SHAPE_BITS,
+    SHAPES,
     VIEWS,
     Pool,
     gap_bin,
     is_letter_gram,
     letter_grams,
     mark,
+    shape,
+    shape_gram,
+    shape_number,
     word_class,
 )  # fmt: skip
 from pan21av.data.tokeniser import Tokens
@@ -106,6 +111,35 @@ def test_marks():
     assert found == ends | {",": 2, '"': 3} | dict.fromkeys(("..", ";", "'", ",,", "a", "—"), 0)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ("word ß n't iPhone ǅep 中文 o", "word"),
+        ("Bob A Élan McDonalds", "Name"),
+        ("USA OK U.S. A4 ÉCOLE", "CAPITALS"),
+        ("1999 3,14 2nd ²", "number"),
+        ("'ll 's 'LL", "'s"),
+        ("½ € 😀 𝐀𝐁 .. ,, ?! ----", "sign"),
+        ("I", "I"), ("i", "i"), (".", "."), ("...", "..."), ("--", "--"), ("!!!", "!!!"), ("'", "'"), ('"', '"'),
+    ],
+)  # fmt: skip
+def test_shapes(tokens, expected):
+    assert {SHAPES[shape(token)] for token in tokens.split()} == {expected}
+
+
+@given(st.lists(st.sampled_from(SHAPES), min_size=2, max_size=6))
+def test_n_grams_of_shapes_as_numbers(symbols):
+    """In base 64, a number of which the length is the highest place."""
+    gram = " ".join(symbols)
+    digits = [len(symbols), *[0] * (6 - len(symbols)), *map(SHAPES.index, symbols)]
+    assert shape_number(gram) == sum(digit * 64**place for place, digit in enumerate(reversed(digits)))
+    assert shape_gram(shape_number(gram)) == gram
+
+
+def test_every_shape_has_a_number_of_its_own_that_fits():
+    assert len(set(SHAPES)) == len(SHAPES) <= 1 << SHAPE_BITS
+
+
 def test_gaps_have_two_bins_to_an_octave():
     """Bin b begins where the square of the gap reaches 2^b."""
     for gap in range(1, MAX_GAP + 1):
@@ -122,6 +156,7 @@ POOL = Pool(
     ("the <word-short->", "the <word-short-s>", "the the"),
     ("<word-short-s> and <Name-short->", "the the the", "<word-short-> , the"),
     ("th", "at", "_c", "at_", "he_", "zz"),
+    ("word ,", "word word", "Name word , word word word", "Name word .", "I I"),
 )
 
 
@@ -136,10 +171,10 @@ def shares(*counts: int, of: int) -> list[float]:
 def test_views_follow_each_other():
     bounds = [(where.start, where.stop) for where in POOL.views.values()]
     assert tuple(POOL.views) == VIEWS
-    assert [stop - start for start, stop in bounds] == [3, 4 + 87, 3, 3, 6, 45, 16]
+    assert [stop - start for start, stop in bounds] == [3, 4 + 87, 3, 3, 6, 45, 16, 5]
     assert bounds[0][0] == 0
     assert all(one[1] == other[0] for one, other in pairwise(bounds))
-    assert len(POOL) == bounds[-1][1] == 167
+    assert len(POOL) == bounds[-1][1] == 172
 
 
 def test_a_sentence_by_hand():
@@ -163,6 +198,8 @@ def test_a_sentence_by_hand():
     lengths = [0.0] * LENGTHS
     lengths[3 - 1], lengths[4 - 1] = shares(6, 1, of=7)
     assert view(POOL, counts, "lengths") == lengths
+    # Name word , word word word Name word . : over the nine tokens.
+    assert view(POOL, counts, "shapes") == shares(1, 2, 1, 1, 0, of=9)
 
 
 def test_gaps_of_marks_that_come_again():
@@ -195,7 +232,7 @@ def test_views_are_distributions(tokens):
     counts = POOL.count(tokens)
     for name in VIEWS:
         total = counts[POOL.views[name]].astype(float).sum()
-        assert total <= 1 + 1e-5
+        assert total <= (5 if name == "shapes" else 1) + 1e-5  # shapes have one n-gram of each length at a token
         if name in ("symbols", "lengths", "gaps", "letters") and total:
             assert total == pytest.approx(1, abs=1e-5)
 
@@ -231,6 +268,11 @@ def changed(**fields) -> Pool:
         ({"letters": ("a",)}, "letter n-grams have 2 to 4 letters"),
         ({"letters": ("th", "abcde")}, "letter n-grams have 2 to 4 letters"),
         ({"letters": ("a𝐀",)}, "letter n-grams have"),
+        ({"shapes": ("word ,", "word ,")}, "list some shapes twice"),
+        ({"shapes": ("word",)}, "'word' is no n-gram of shapes"),
+        ({"shapes": ("word word word word word word word",)}, "is no n-gram of shapes"),
+        ({"shapes": ("word the",)}, "'word the' is no n-gram of shapes"),
+        ({"shapes": ("word  ,",)}, "is no n-gram of shapes"),
     ],
 )
 def test_pools_that_are_refused(fields, message):
@@ -256,11 +298,17 @@ def test_lists_that_are_none(name, value):
 
 
 def test_a_list_that_is_missing():
-    for name in Pool.FIELDS:
+    for name in set(Pool.FIELDS) - {"shapes"}:
         values = as_lists()
         del values[name]
         with pytest.raises(ValueError, match=f"{name} of the n-grams must be"):
             Pool.from_dict(values)
+
+
+def test_ensembles_of_before_have_no_shapes():
+    values = as_lists()
+    del values["shapes"]
+    assert Pool.from_dict(values) == changed(shapes=())
 
 
 # ---- in a vocabulary ----

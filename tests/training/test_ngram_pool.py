@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pan21av.data.ngrams import GRAM_LENGTHS, Pool, letter_grams
+from pan21av.data.ngrams import GRAM_LENGTHS, SHAPES, Pool, letter_grams, shape
 from pan21av.training.ngram_pool import build_pool
 from pan21av.training.settings import NgramSettings
 
@@ -75,6 +75,21 @@ def test_skeletons_by_hand():
     }  # fmt: skip
 
 
+def test_shapes_by_hand():
+    """All that is there, common ones first; words are alike, whatever they are."""
+    pool = pool_of(spaced(["The cat , I sat .", "a cow , I ran !"], ["dog , I 7"]))
+    # In all documents: "word ,", ", I", and both together.
+    assert set(pool.shapes[:3]) == {"word ,", ", I", "word , I"}
+    # In one source whole: "I word" and what goes on from it; in the other "I number".
+    whole = {"I word", ", I word", "word , I word", "I number", ", I number", "word , I number"}
+    assert set(pool.shapes[3:9]) == whole
+    halves = pool.shapes[9:]
+    assert len(set(halves)) == len(halves)
+    assert "Name word , I word ." in halves
+    assert "word word , I word !" in halves
+    assert not any("Name word , I word . " in gram for gram in halves)  # of six tokens at most
+
+
 def test_letters_by_hand():
     """n-grams of words between their bounds, in lower case; nothing of what is no word."""
     pool = pool_of(spaced(["At 12 .", "at a"], ["cat !"]))
@@ -115,11 +130,17 @@ def skeletons(pool, document, length):
     return [" ".join(symbols[at : at + length]) for at in range(len(symbols) - length + 1)]
 
 
+def shape_grams(document):
+    shapes = [SHAPES[shape(token)] for token in document]
+    return [" ".join(shapes[a:b]) for b in range(len(shapes) + 1) for a in range(max(0, b - 6), b - 1)]
+
+
 FEATURES = {
     "words": lambda pool, document: [token.lower() for token in document],
     "pairs": lambda pool, document: skeletons(pool, document, 2),
     "triples": lambda pool, document: skeletons(pool, document, 3),
     "letters": lambda pool, document: [gram for token in document for gram in letter_grams(token)],
+    "shapes": lambda pool, document: shape_grams(document),
 }
 
 
@@ -135,16 +156,17 @@ def mean_shares(sources, features) -> dict[str, Fraction]:
 limits = st.integers(0, 40)
 
 
-@given(corpora, limits, limits, limits, limits, st.integers(0, 6))
-def test_the_most_widespread_of_each_view(sources, words, pairs, triples, letters, anchors):
+@given(corpora, limits, limits, limits, limits, limits, st.integers(0, 6))
+def test_the_most_widespread_of_each_view(sources, words, pairs, triples, letters, shapes, anchors):
     """As many as the settings allow, in the order of their shares; all that there are, if those are fewer."""
     # A corpus without any letter has no place here: see the next test.
     sources = [[*source, ["word"]] for source in sources]
     settings = NgramSettings(
-        pool_words=words, pool_pairs=pairs, pool_triples=triples, pool_letters=letters, anchors=anchors
-    )
+        pool_words=words, pool_pairs=pairs, pool_triples=triples, pool_letters=letters, pool_shapes=shapes,
+        anchors=anchors,
+    )  # fmt: skip
     pool = pool_of(sources, settings)
-    for (name, features), limit in zip(FEATURES.items(), (words, pairs, triples, letters), strict=True):
+    for (name, features), limit in zip(FEATURES.items(), (words, pairs, triples, letters, shapes), strict=True):
         shares = mean_shares(sources, lambda document, features=features: features(pool, document))
         found = [float(shares[entry]) for entry in getattr(pool, name)]
         assert found == pytest.approx(sorted(map(float, shares.values()), reverse=True)[:limit]), name

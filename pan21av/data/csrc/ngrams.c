@@ -12,7 +12,9 @@
 
 enum { ALPHA = 1, DIGIT = 2, UPPER = 4 };
 enum { GAP_BINS = 15, LENGTHS = 16, MAX_WORD = 20, ENDINGS = 13, LONGEST_GRAM = 4 };
-enum { WORDS, SYMBOLS, PAIRS, TRIPLES, LETTERS, GAPS, WORD_LENGTHS, VIEWS };
+enum { WORDS, SYMBOLS, PAIRS, TRIPLES, LETTERS, GAPS, WORD_LENGTHS, SHAPED, VIEWS };
+enum { A_WORD, A_NAME, IN_CAPITALS, A_NUMBER, UPPER_I, LOWER_I, CONTRACTED, A_SIGN, FIRST_SIGN };
+enum { SHAPE_BITS = 6, SHORTEST_SHAPE = 2, LONGEST_SHAPE = 6 };
 
 static const char *const ENDING[ENDINGS] = {"ing", "tion", "ness", "ment", "ful", "est", "ed",
                                             "ly",  "er",   "al",   "s",    "y",   "e"};
@@ -68,17 +70,22 @@ static int ends_with(const uint32_t *low, int32_t n, const char *ending) {
   return 1;
 }
 
+/* Of a token that begins with a letter. */
+static int in_capitals(const uint32_t *text, int32_t n, const uint8_t *kinds) {
+  int caps = n > 1 && (kind(kinds, text[0]) & UPPER);
+  for (int32_t i = 1; caps && i < n; i++) {
+    int here = kind(kinds, text[i]);
+    caps = (here & UPPER) || !(here & ALPHA);
+  }
+  return caps;
+}
+
 /* Which class a token belongs to that is no anchor: the order is that of ngrams.CLASSES. */
 static int32_t class_of(const uint32_t *text, int32_t n, const uint32_t *low, int32_t n_low, const uint8_t *kinds) {
   int first = kind(kinds, text[0]);
   if (first & DIGIT) return 0;
   if (!(first & ALPHA) && !(text[0] == '\'' && n > 1)) return 1;
-  int caps = n > 1 && (first & UPPER);
-  for (int32_t i = 1; caps && i < n; i++) {
-    int here = kind(kinds, text[i]);
-    caps = (here & UPPER) || !(here & ALPHA);
-  }
-  if (caps) return 2;
+  if (in_capitals(text, n, kinds)) return 2;
   int32_t ending = ENDINGS, size = n <= 4 ? 0 : n <= 7 ? 1 : 2;
   for (int32_t e = 0; e < ENDINGS && ending == ENDINGS; e++)
     if (ends_with(low, n_low, ENDING[e])) ending = e;
@@ -86,17 +93,32 @@ static int32_t class_of(const uint32_t *text, int32_t n, const uint32_t *low, in
 }
 
 typedef struct {
-  Table words, anchors, letters;
+  Table words, anchors, letters, signs;
   const uint8_t *kinds; /* of the characters below 0x10000 */
   int32_t n_anchors;
 } Pool;
 
 typedef struct {
   int32_t *word, *symbol, *length; /* (types); word and length -1 where there is none */
-  uint8_t *mark;                   /* (types) */
+  uint8_t *mark, *shape;           /* (types) */
   int64_t *first;                  /* (types + 1), into letters */
   int32_t *letters;
 } Types;
+
+/* Which of ngrams.SHAPES. */
+static uint8_t shape_of(const uint32_t *text, int32_t n, const Pool *pool) {
+  int first = kind(pool->kinds, text[0]);
+  if (first & DIGIT) return A_NUMBER;
+  if (first & ALPHA) {
+    if (n == 1 && text[0] == 'I') return UPPER_I;
+    if (n == 1 && text[0] == 'i') return LOWER_I;
+    if (in_capitals(text, n, pool->kinds)) return IN_CAPITALS;
+    return first & UPPER ? A_NAME : A_WORD;
+  }
+  int32_t sign = find(&pool->signs, spelled(text, n));
+  if (sign >= 0) return (uint8_t)(FIRST_SIGN + sign);
+  return text[0] == '\'' && n > 1 ? CONTRACTED : A_SIGN;
+}
 
 static uint8_t mark_of(const uint32_t *text, int32_t n) {
   if (text[0] == '!' || text[0] == '?') return 1;
@@ -118,6 +140,7 @@ void pan_analyse(int32_t n, const uint32_t *text, const int64_t *start, const ui
     types->word[i] = find(&pool->words, hash);
     types->symbol[i] = anchor >= 0 ? anchor : pool->n_anchors + class_of(token, size, low, n_low, pool->kinds);
     types->mark[i] = mark_of(token, size);
+    types->shape[i] = shape_of(token, size, pool);
     types->length[i] = -1;
     types->first[i] = filled;
     if (!(kind(pool->kinds, token[0]) & ALPHA)) continue;
@@ -141,7 +164,7 @@ void pan_analyse(int32_t n, const uint32_t *text, const int64_t *start, const ui
 
 typedef struct {
   const int32_t *pair; /* (symbols, symbols): -1 where it is not of the pool */
-  Table triples;
+  Table triples, shapes;
   const int32_t *offset; /* (VIEWS + 1) */
   const uint8_t *bins;   /* (max_gap + 1) */
   int32_t symbols, max_gap;
@@ -153,7 +176,9 @@ void pan_count(int32_t n, const int32_t *ids, const Types *types, const Grams *g
                float *out) {
   const int32_t *offset = grams->offset;
   int32_t distinct = 0, before = -1, last = -1, mark_at[4] = {-1, -1, -1, -1};
-  double totals[VIEWS] = {n, n, n > 1 ? n - 1 : 0, n > 2 ? n - 2 : 0, 0, 0, 0};
+  uint64_t shapes = 0; /* of the last tokens, the newest lowest */
+  int shaped = offset[SHAPED + 1] > offset[SHAPED];
+  double totals[VIEWS] = {n, n, n > 1 ? n - 1 : 0, n > 2 ? n - 2 : 0, 0, 0, 0, n};
   for (int32_t at = 0; at < n; at++) {
     int32_t id = ids[at], symbol = types->symbol[id];
     if (!seen[id]++) touched[distinct++] = id;
@@ -170,6 +195,14 @@ void pan_count(int32_t n, const int32_t *ids, const Types *types, const Grams *g
     }
     before = last;
     last = symbol;
+    if (shaped) {
+      shapes = shapes << SHAPE_BITS | types->shape[id];
+      for (int size = SHORTEST_SHAPE; size <= LONGEST_SHAPE && size <= at + 1; size++) {
+        uint64_t key = (uint64_t)size << SHAPE_BITS * LONGEST_SHAPE | (shapes & ((1ull << SHAPE_BITS * size) - 1));
+        int32_t found = find(&grams->shapes, key);
+        if (found >= 0) out[offset[SHAPED] + found]++;
+      }
+    }
     int mark = types->mark[id];
     if (mark) {
       int32_t gap = at - mark_at[mark];
