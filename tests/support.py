@@ -39,6 +39,7 @@ SMALL_SETTINGS = [
     "contrastive.epochs=2", "contrastive.steps=3", "contrastive.authors=8", "contrastive.max_windows=4",
     "contrastive.min_windows=2", "pairs.epochs=2", "pairs.batch=16", "pairs.max_windows=6", "pairs.min_windows=2",
     "ngrams.words=40", "ngrams.anchors=20", "ngrams.pairs=30", "ngrams.triples=20", "ngrams.letters=40",
+    "ngrams.shapes=30",
     "calibration.cohort=20", "calibration.views=2", "calibration.min_tokens=20", "heads.epochs=2", "heads.batch=16",
     "abstention.epochs=3",
 ]  # fmt: skip
@@ -70,6 +71,7 @@ def tiny_pool() -> Pool:
         ("of the", "in the", "the <word-short->", "<word-short-> <word-short->", "<word-short-s> the"),
         ("<word-short-> of the", "<word-short-> <word-short-> <word-short->", "the <word-short-> of"),
         ("th", "the", "_th", "_the", "he_", "_a", "_a_", "is_", "at_", "it", "_i", "as_", "hat_"),
+        ("word word", "word word word", "word word .", "i word", "Name word word"),
     )  # fmt: skip
 
 

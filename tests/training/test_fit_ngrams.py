@@ -34,24 +34,25 @@ POOL = Pool(
     ("the of", "of the"),
     ("the of the",),
     tuple(f"{a}{b}" for a in "abcdefgh" for b in "abcdefgh"),
+    ("word word", "word .", "word , word", "I word", "Name word"),
 )
 
 
 def test_some_of_each_view_and_all_of_those_that_are_not_drawn():
-    settings = NgramSettings(words=70, pairs=5, triples=4, letters=20)
+    settings = NgramSettings(words=70, pairs=5, triples=4, letters=20, shapes=3)
     index = draw_features(POOL, settings, np.random.default_rng(0))
     assert index.tolist() == sorted(set(index.tolist()))
     counts = {view: np.sum((index >= where.start) & (index < where.stop)) for view, where in POOL.views.items()}
     sizes = {view: where.stop - where.start for view, where in POOL.views.items()}
-    assert counts == {**sizes, "words": 70, "letters": 20}
+    assert counts == {**sizes, "words": 70, "letters": 20, "shapes": 3}
     assert (counts["pairs"], counts["triples"]) == (2, 1), "all that there are"
     assert n_features(POOL, settings) == len(index)
 
 
-@pytest.mark.parametrize("view", ["words", "pairs", "triples", "letters"])
+@pytest.mark.parametrize("view", ["words", "pairs", "triples", "letters", "shapes"])
 def test_a_pool_that_has_nothing_of_a_view(view):
     """As `--set ngrams.pool_triples=0` makes it."""
-    pool, settings = replace(POOL, **{view: ()}), NgramSettings(words=3, pairs=1, triples=1, letters=2)
+    pool, settings = replace(POOL, **{view: ()}), NgramSettings(words=3, pairs=1, triples=1, letters=2, shapes=2)
     index = draw_features(pool, settings, np.random.default_rng(0))
     assert pool.views[view].start == pool.views[view].stop
     assert len(index) == n_features(pool, settings) == n_features(POOL, settings) - getattr(settings, view)
@@ -60,7 +61,7 @@ def test_a_pool_that_has_nothing_of_a_view(view):
 def test_common_words_are_drawn_more_often():
     """With weight 1 / (offset + rank): the first 200 of 2,000 with ln(400 / 200) / ln(2200 / 200)."""
     assert RANK_OFFSET == 200
-    settings, rng = NgramSettings(words=1, pairs=0, triples=0, letters=0), np.random.default_rng(0)
+    settings, rng = NgramSettings(words=1, pairs=0, triples=0, letters=0, shapes=0), np.random.default_rng(0)
     drawn = [int(draw_features(POOL, settings, rng)[0]) for _ in range(3_000)]
     for rank in (200, 800):
         share = np.log((200 + rank) / 200) / np.log(2200 / 200)

@@ -172,7 +172,7 @@ def test_what_is_shipped_follows_from_the_corpus(corpus):
     prepared = corpus.prepared
     model, pool = full_model(settings, prepared), prepared.vocabulary.ngrams
     views = {view: where.stop - where.start for view, where in pool.views.items()}
-    drawn = {"pairs": 30, "triples": 20, "letters": 3}
+    drawn = {"pairs": 30, "triples": 20, "letters": 3, "shapes": 30}
     assert model.ngram_features == sum({**views, **drawn}.values())
     assert model.ngram_dim == model.ngram_features
     assert model.cohort == len(np.unique(prepared.catalogue.author[prepared.documents(CALIBRATE)]))
