@@ -7,6 +7,7 @@ import math
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -71,7 +72,9 @@ def _follow_parent(parent: int) -> None:
 
 def _release(broken: ProcessPoolExecutor) -> None:
     """Python before 3.11.5 shuts a broken pool down only when its jobs have gone into a pipe that nobody reads any more
-    (CPython issue 94777). Without a reader they fail instead."""
+    (CPython issue 94777). Without a reader they fail instead; later ones close it themselves."""
+    if sys.version_info >= (3, 11, 5):
+        return
     reader = getattr(getattr(broken, "_call_queue", None), "_reader", None)
     if reader is not None:
         reader.close()
