@@ -231,6 +231,7 @@ def fitted(corpus):
         for part in (network.dml, network.bfs, network.ual):
             for name, parameter in part.named_parameters():
                 parameter.requires_grad_(not name.startswith(("told", "sharpen")))
+        network.ual.sharpen.data.zero_()  # as every member begins: losses of epochs are those of what is kept
         calibration = StageTwo(network, prepared, settings, 7, torch.device("cpu")).calibration
         before, records = copy.deepcopy(network.state_dict()), []
         fit_heads(network, calibration, settings.heads, records.append, lambda: {"figure": 1.0})
