@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +41,8 @@ MAX_MEMBERS = 999
 MAX_FILE_BYTES = 1 << 30
 STAGES = ("stage1", "stage2")
 LOADING_THREADS = 4
+
+Map = Callable[[Callable[[str], Tensor], Iterable[str]], Iterable[Tensor]]
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def load_ensemble(folder: Path, device: torch.device | None = None) -> Ensemble:
         # Hashing and converting release Python's lock, so that more cores load sooner.
         with ThreadPoolExecutor(LOADING_THREADS) as loaders:
             states = list(loaders.map(partial(_member_state, folder), entries))
-        network = stack_members(config, vocabulary, states)
+            network = stack_members(config, vocabulary, states, loaders.map)
         _check_scores(network)
     except EnvironmentFault:
         raise
@@ -163,20 +165,16 @@ def _member_state(folder: Path, entry: dict[str, Any]) -> dict[str, Tensor]:
         for key, tensor in tensors.items():
             if key in state:
                 raise EnvironmentFault(f"{folder / name}: {key} is in the other file of the member as well")
-            state[key] = tensor.float() if tensor.is_floating_point() else tensor
-            if tensor.is_floating_point() and not _finite(state[key]):
-                raise EnvironmentFault(f"{folder / name}: {key} holds values that are not finite")
+            state[key] = tensor
     return state
 
 
-def _finite(tensor: Tensor) -> bool:
-    """By its extremes, which a NaN is one of: several times faster than asking every number."""
-    return not tensor.numel() or bool(torch.isfinite(torch.stack(tensor.aminmax())).all())
-
-
-def stack_members(config: ModelConfig, vocabulary: Vocabulary, states: Sequence[Mapping[str, Tensor]]) -> Network:
-    """One network of members whose tensors have no leading M. A network of one member checks names and shapes,
-    and is then widened: initial values for all of them would cost more than loading."""
+def stack_members(
+    config: ModelConfig, vocabulary: Vocabulary, states: Sequence[Mapping[str, Tensor]], each: Map = map
+) -> Network:
+    """One network of members whose tensors, of any precision, have no leading M. A network of one member checks names
+    and shapes, and is then widened: initial values for all of them would cost more than loading. `each` is `map`, or
+    that of an executor."""
     network = Network(config, 1, vocabulary.word_rows, vocabulary.char_rows)
     kinds = {name: tensor.is_floating_point() for name, tensor in network.state_dict().items()}
     for state in states:
@@ -184,12 +182,29 @@ def stack_members(config: ModelConfig, vocabulary: Vocabulary, states: Sequence[
             if kinds.get(name, True) != tensor.is_floating_point() or tensor.dtype is torch.bool or tensor.is_complex():
                 raise ValueError(f"{name} holds numbers of another kind: {tensor.dtype}")
         network.load_state_dict({name: tensor[None] for name, tensor in state.items()}, assign=True)
-    for name, _ in list(network.named_parameters()):
+    names = [name for name, _ in network.named_parameters()]
+    for name, stacked in zip(names, each(partial(_stacked, states), names), strict=True):
         path, _, leaf = name.rpartition(".")
-        stacked = torch.stack([state[name] for state in states])
         setattr(network.get_submodule(path), leaf, nn.Parameter(stacked, requires_grad=False))
     _check_ngrams(network, vocabulary)
     return network
+
+
+def _stacked(states: Sequence[Mapping[str, Tensor]], name: str) -> Tensor:
+    """One tensor of all members, in single precision."""
+    first = states[0][name]
+    dtype = torch.float32 if first.is_floating_point() else first.dtype
+    stacked = torch.empty((len(states), *first.shape), dtype=dtype)
+    for number, (state, mine) in enumerate(zip(states, stacked, strict=True), 1):
+        mine.copy_(state[name])
+        if first.is_floating_point() and not _finite(mine):
+            raise ValueError(f"{name} holds values that are not finite, in member {number}")
+    return stacked
+
+
+def _finite(tensor: Tensor) -> bool:
+    """By its extremes, which a NaN is one of: several times faster than asking every number."""
+    return not tensor.numel() or bool(torch.isfinite(torch.stack(tensor.aminmax())).all())
 
 
 def _check_ngrams(network: Network, vocabulary: Vocabulary) -> None:
