@@ -142,7 +142,7 @@ def _batch(verifier, texts: list[str]):
     from pan21av.data.batch import batch_of
     from pan21av.data.tokeniser import encode_all
 
-    return batch_of(encode_all(texts, **verifier._reading), verifier.ensemble.vocabulary, verifier.config)
+    return batch_of(encode_all(texts, **verifier.ensemble.reading), verifier.ensemble.vocabulary, verifier.config)
 
 
 AROUND = ("read JSON", "tokenise", "guard", "batch, with counting", "count n-grams", "n-gram part", "cohort", "scores")
@@ -163,7 +163,7 @@ def measure_around(task: dict) -> dict:
     network, vocabulary = verifier.network, verifier.ensemble.vocabulary
     texts = make_texts(2 * task["pairs"], task["characters"])
     lines = [json.dumps({"id": "1", "pair": pair}).encode() for pair in zip(texts[::2], texts[1::2], strict=True)]
-    tokens = encode_all(texts, **verifier._reading)
+    tokens = encode_all(texts, **verifier.ensemble.reading)
     batch = batch_of(tokens, vocabulary, verifier.config)
     types = list(dict.fromkeys(token for one in tokens for token in one.types))
     index = {token: number for number, token in enumerate(types)}
@@ -180,7 +180,7 @@ def measure_around(task: dict) -> dict:
     first, second = embedding[[0] * task["pairs"]], embedding[[1] * task["pairs"]]
     steps = {
         "read JSON": lambda: [parse_object(line) for line in lines],
-        "tokenise": lambda: encode_all(texts, **verifier._reading),
+        "tokenise": lambda: encode_all(texts, **verifier.ensemble.reading),
         "guard": lambda: [Shares.of(one, vocabulary) for one in tokens],
         "batch, with counting": lambda: batch_of(tokens, vocabulary, verifier.config),
         "count n-grams": count,

@@ -71,7 +71,7 @@ class PopulationTexts:
     """K texts as the members of one ensemble see them."""
 
     keys: tuple[bytes, ...]  # sorted
-    projected: Tensor  # (M, K, ngram_dim): n-gram parts before they are made comparable
+    projected: Tensor  # (M, K, counted_dim): layout and n-gram parts before they are made comparable
     ensemble: str  # hash of its manifest
     left_out: dict[str, int] = field(default_factory=dict)  # texts that nothing can be said of: {kind: count}
 
@@ -166,9 +166,7 @@ def project_population(ensemble: Ensemble, texts: Iterable[str]) -> PopulationTe
     fit: list[Tokens] = []
     left_out: Counter[str] = Counter()
     for text in drawn:
-        (tokens,) = encode_all(
-            [text], ensemble.tokeniser.name, network.config.max_tokens, mend=ensemble.limits is not None
-        )
+        (tokens,) = encode_all([text], **ensemble.reading)
         fault = limits.fault(Shares.of(tokens, ensemble.vocabulary)) if limits else None
         if fault is not None:
             left_out[fault[0]] += 1
@@ -181,16 +179,19 @@ def project_population(ensemble: Ensemble, texts: Iterable[str]) -> PopulationTe
             f"{len(fit)} that can be used{left_out_words(left_out)}"
         )
     parts = [
-        network.ngrams(*_counted(ensemble, fit[at : at + TEXTS_AT_A_TIME]))[..., : network.config.ngram_dim].float()
+        network.project_counted(*_counted(ensemble, fit[at : at + TEXTS_AT_A_TIME]))
         for at in range(0, len(fit), TEXTS_AT_A_TIME)
     ]
-    return PopulationTexts(tuple(keys), torch.cat(parts, 1), manifest_hash(ensemble.path), dict(left_out))
+    projected = torch.cat(parts, 1)[..., : network.config.counted_dim].float()
+    return PopulationTexts(tuple(keys), projected, manifest_hash(ensemble.path), dict(left_out))
 
 
 def _counted(ensemble: Ensemble, documents: list[Tokens]) -> tuple[Tensor, Tensor]:
     """n-gram frequencies (D, pool) and lengths (D)."""
     counter, device = ensemble.vocabulary.counter, ensemble.network.device
-    counted = np.concatenate([counter.count(counter.analyse(tokens.types), [tokens.ids]) for tokens in documents])
+    counted = np.concatenate(
+        [counter.count(counter.analyse(tokens.types), [tokens.ids], [tokens.layout]) for tokens in documents]
+    )
     lengths = torch.tensor([len(tokens.ids) for tokens in documents], dtype=torch.float64)
     return torch.from_numpy(counted).to(device).double(), lengths.to(device)
 

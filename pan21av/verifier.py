@@ -9,7 +9,6 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -109,7 +108,7 @@ class Verifier:
         tokens_per_chunk: int = TOKENS_PER_CHUNK,
     ) -> Iterator[tuple[Trial, Verdict]]:
         """Trials in order, each with its verdict. `pool` tokenises in worker processes, ahead of the network."""
-        tokenise = partial(encode_documents, **self._reading)
+        tokenise = partial(encode_documents, **self.ensemble.reading)
         chunks = self._chunks(iter(trials), tokens_per_chunk)
         jobs = ((chunk, [document.texts for document in chunk.new]) for chunk in chunks)
         under_way: deque[tuple[_Chunk, list[Future[Embedding]]]] = deque()
@@ -125,15 +124,21 @@ class Verifier:
 
     def embed(self, texts: Sequence[str]) -> Embedding:
         """The members' embeddings of texts, to be compared as often as you like."""
-        nothing = torch.zeros(self.network.n_members, 0, self.config.projected_dim, device=self.device)
-        with torch.inference_mode():
-            parts = [self.network.embedding(nothing, nothing[0, :, 0]).to(torch.device("cpu"))]
-        with self._workers() as threads:
-            for some in self._portions(texts):
-                left_out = [self.population.among([text]) if self.population else frozenset() for text in some]
-                tasks = self._start(encode_all(some, **self._reading), threads, left_out)
-                parts.append(self._join(tasks).to(torch.device("cpu")))
+        parts = [self.embed_tokens([])]
+        for some in self._portions(texts):
+            left_out = [self.population.among([text]) if self.population else frozenset() for text in some]
+            parts.append(self.embed_tokens(encode_all(some, **self.ensemble.reading), left_out))
         return Embedding.join(parts, "documents")
+
+    def embed_tokens(self, tokens: list[Tokens], left_out: list[frozenset[bytes]] | None = None) -> Embedding:
+        """The same of as many texts as make a chunk, already read; `left_out` of the population for each of them."""
+        if not tokens:
+            nothing = torch.zeros(self.network.n_members, 0, self.config.projected_dim, device=self.device)
+            with torch.inference_mode():
+                return self.network.embedding(nothing, nothing[0, :, 0]).to(torch.device("cpu"))
+        with self._workers() as threads:
+            tasks = self._start(tokens, threads, left_out or [frozenset()] * len(tokens))
+            return self._join(tasks).to(torch.device("cpu"))
 
     def compare(self, first: Embedding, second: Embedding) -> list[Verdict]:
         """Row by row; one document against many where either embedding holds only one.
@@ -229,16 +234,6 @@ class Verifier:
                 room = limit = min(GROWTH * limit, size)
         if part:
             yield _Chunk(part, pairs, remarks, new)
-
-    @property
-    def _reading(self) -> dict[str, Any]:
-        """How texts are read: repaired where the ensemble knows what a text should be like."""
-        ensemble = self.ensemble
-        return {
-            "tokeniser": ensemble.tokeniser.name,
-            "limit": self.config.max_tokens,
-            "mend": ensemble.limits is not None and ensemble.tokeniser.mends,
-        }
 
     def _readable(self, documents: list[Document], tokens: list[list[Tokens]]) -> list[Tokens]:
         """The tokens of those documents that something can be said of; the others are told why."""

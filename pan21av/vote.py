@@ -30,30 +30,34 @@ def says_same(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PlattScaling:
-    """What becomes of the logits of answers: scale x logit + shift. Training finds the scale that the mean of its
-    members lacks; labelled pairs of somebody's own give both."""
+    """What becomes of the logits of answers: (scale + support x share) x logit + shift, where `share` is that of the
+    members who did not abstain. Training finds what the mean of its members lacks; labelled pairs of somebody's own give
+    a shift and a scale."""
 
     shift: float = 0.0
     scale: float = 1.0
+    support: float = 0.0
 
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any]) -> PlattScaling:
-        shift, scale = float(entry["shift"]), float(entry["scale"])
-        if not (np.isfinite(shift) and np.isfinite(scale) and scale > 0):
-            raise ValueError(f"its calibration has a shift of {shift} and a scale of {scale}")
-        return cls(shift, scale)
+        shift, scale, support = float(entry["shift"]), float(entry["scale"]), float(entry.get("support", 0))
+        if not (np.isfinite([shift, scale, support]).all() and scale > 0 and scale + support > 0):
+            raise ValueError(f"its calibration has a shift of {shift}, a scale of {scale} and a support of {support}")
+        return cls(shift, scale, support)
 
     def after(self, first: PlattScaling) -> PlattScaling:
-        """Both in one: `first`, then this."""
-        return PlattScaling(self.shift + self.scale * first.shift, self.scale * first.scale)
+        """Both in one: `first`, then this, which must not ask for shares."""
+        assert not self.support
+        return PlattScaling(self.shift + self.scale * first.shift, self.scale * first.scale, self.scale * first.support)
 
-    def apply(self, answers: np.ndarray) -> np.ndarray:
-        """Answers (P) anew; a non-response stays one, and what moves nothing leaves every bit as it is."""
+    def apply(self, answers: np.ndarray, share: np.ndarray | float = 1.0) -> np.ndarray:
+        """Answers (P) anew, and the share (P) of members behind each; a non-response stays one, and what moves nothing
+        leaves every bit as it is."""
         if self == PlattScaling():
             return answers
         with np.errstate(divide="ignore", over="ignore"):
             logits = np.log(answers) - np.log1p(-answers)
-            moved = 1 / (1 + np.exp(-(self.scale * logits + self.shift)))
+            moved = 1 / (1 + np.exp(-((self.scale + self.support * share) * logits + self.shift)))
         return np.where(answered(answers), moved, NON_RESPONSE)
 
 
@@ -77,6 +81,6 @@ def vote(p_same: np.ndarray, p_undecidable: np.ndarray, calibration: PlattScalin
     mean = np.where(confident, p_same, 0).sum(0, dtype=np.float64) / np.maximum(confident.sum(0), 1)
     answers = np.where(abstains.sum(0) > len(p_same) // 2, NON_RESPONSE, np.clip(mean, 0, 1))
     if calibration is not None:
-        answers = calibration.apply(answers)
+        answers = calibration.apply(answers, confident.mean(0))
     same = (confident & says_same(p_same)).sum(0)
     return Votes(answers, abstains, same, confident.sum(0) - same)

@@ -5,13 +5,14 @@ import pytest
 from support import LAX_LIMITS, TINY_FULL, prose, tiny_vocabulary, write_random_ensemble
 
 from pan21av.data.batch import batch_of, window_spans
+from pan21av.data.layout import layout
 from pan21av.data.tokeniser import Tokens, encode_all
 from pan21av.data.trials import Trial
 from pan21av.errors import InputError
 from pan21av.verdict import NO_TEXTS, Verdict
 from pan21av.verifier import Verifier
 
-KNOWN = [prose(10, 70), prose(11, 40), prose(12, 90)]
+KNOWN = [prose(10, 70).replace(" it ", "\nIt "), prose(11, 40), prose(12, 90).replace(" to ", ", to ")]
 QUESTIONED = prose(20, 80)
 
 
@@ -26,12 +27,13 @@ def test_one_known_text_is_a_pair(verifier):
 
 
 def test_they_are_read_as_one_document(verifier):
-    """Their n-grams and lengths add up; no window goes over the end of a text."""
-    texts, vocabulary, config = encode_all(KNOWN), tiny_vocabulary(), verifier.config
+    """Their n-grams, layouts and lengths add up; no window goes over the end of a text."""
+    texts, vocabulary, config = encode_all(KNOWN, layout=True), tiny_vocabulary(), verifier.config
     batch = batch_of([Tokens.join(texts)], vocabulary, config)
     tokens = [text.types[i] for text in texts for i in text.ids]
+    typed = np.concatenate([layout(text) for text in KNOWN])
     assert batch.tokens.tolist() == [len(tokens)]
-    np.testing.assert_allclose(batch.ngrams[0], vocabulary.ngrams.count(tokens), rtol=1e-6)
+    np.testing.assert_allclose(batch.ngrams[0], vocabulary.ngrams.count(tokens, typed), rtol=1e-6)
     starts = np.cumsum([0, *(len(text.ids) for text in texts)])
     spans = [(at + start, n) for at, text in zip(starts, texts) for start, n in window_spans(len(text.ids), config)]
     assert list(zip(batch.windows.start.tolist(), batch.windows.length.tolist(), strict=True)) == spans

@@ -14,7 +14,7 @@ from pan21av.network.network import Population
 from pan21av.populations import PopulationTexts, draw, load_population, project_population, text_key
 from pan21av.verifier import Verifier
 
-OTHERS = [prose(1000 + n, 60 + n) for n in range(30)]
+OTHERS = [prose(1000 + n, 60 + n).replace(" it ", (", it ", "\nit ", "  it ")[n % 3]) for n in range(30)]
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +39,17 @@ def test_a_draw_depends_on_the_texts_alone():
 def test_the_mean_of_the_others_is_taken_off(verifier):
     """As the network does it by itself, with the projections' mean."""
     asked = verifier.with_population(OTHERS)
-    texts = [prose(1), prose(2, 200)]
+    texts = [prose(1).replace(" the ", ",\nThe "), prose(2, 200)]
     network = verifier.network
 
-    others = batch_of(
-        encode_all(OTHERS, limit=verifier.config.max_tokens), verifier.ensemble.vocabulary, network.config
+    others, mine = (
+        batch_of(
+            encode_all(some, limit=verifier.config.max_tokens, layout=True), verifier.ensemble.vocabulary, TINY_FULL
+        )
+        for some in (OTHERS, texts)
     )
-    mine = batch_of(encode_all(texts, limit=verifier.config.max_tokens), verifier.ensemble.vocabulary, network.config)
-    size, width = network.config.lev_dim, network.config.ngram_dim
-    population = Population(network.project(others)[..., size - width : size])
+    of_encoder, of_layout, of_ngrams = TINY_FULL.lev_parts
+    population = Population(network.project(others)[..., of_encoder : of_encoder + of_layout + of_ngrams])
     expected, found = network.embed(mine, population), asked.embed(texts)
     torch.testing.assert_close(found.vectors, expected.vectors, atol=1e-5, rtol=0)
     torch.testing.assert_close(found.cohort, expected.cohort, atol=1e-4, rtol=1e-4)

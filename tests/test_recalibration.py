@@ -171,13 +171,16 @@ def test_how_answers_are_moved():
     np.testing.assert_allclose(moved, [0.5, 1 / (1 + np.exp(-1)), 0, 1, sigmoid], rtol=1e-7)
     values = np.random.default_rng(0).random(50)
     np.testing.assert_array_equal(PlattScaling().apply(values), values)
-    for entry in ({"shift": float("nan"), "scale": 1}, {"shift": 0, "scale": 0}, {"shift": 0, "scale": -1}):
+    faulty = {"shift": float("nan"), "scale": 1}, {"shift": 0, "scale": 0}, {"shift": 0, "scale": -1}
+    for entry in (*faulty, {"shift": 0, "scale": 1, "support": -1}, {"shift": 0, "scale": 1, "support": float("inf")}):
         with pytest.raises(ValueError, match="its calibration has a shift of"):
             PlattScaling.from_dict(entry)
 
 
 def test_two_one_after_the_other():
-    first, then = PlattScaling(0.3, 1.5), PlattScaling(-0.2, 0.7)
-    values = np.array([0.01, 0.2, 0.5, 0.6, 0.99])
-    np.testing.assert_allclose(then.after(first).apply(values), then.apply(first.apply(values)), rtol=1e-12)
+    first, then = PlattScaling(0.3, 1.5, -0.4), PlattScaling(-0.2, 0.7)
+    values, share = np.array([0.01, 0.2, 0.5, 0.6, 0.99]), np.array([0.5, 0.6, 0.7, 0.8, 1.0])
+    np.testing.assert_allclose(
+        then.after(first).apply(values, share), then.apply(first.apply(values, share)), rtol=1e-12
+    )
     assert then.after(PlattScaling()) == then

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pan21av.vote import answered, says_same, vote
+from pan21av.vote import PlattScaling, answered, says_same, vote
 
 
 @pytest.mark.parametrize("members", [1, 3, 5, 21])
@@ -88,3 +88,12 @@ def test_against_a_count_by_hand(half, pairs, data):
             assert votes.answers[i] == pytest.approx(sum(confident) / len(confident), abs=1e-12)
     order = data.draw(st.permutations(range(members)))
     np.testing.assert_allclose(vote(p[order], undecidable[order]).answers, votes.answers, atol=1e-12)
+
+
+def test_answers_are_the_surer_the_more_members_stand_behind_them():
+    """Logits times 0.5 + share: of pairs that all three members, two or one of them do not abstain on."""
+    p = np.array([[0.8, 0.8, 0.8]] * 3)
+    undecidable = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.9], [0.0, 0.9, 0.9]])
+    found = vote(p, undecidable, PlattScaling(scale=0.5, support=1.0)).answers
+    odds = 4 ** np.array([1.5, 0.5 + 2 / 3])
+    np.testing.assert_allclose(found, [*(odds / (1 + odds)), 0.5])

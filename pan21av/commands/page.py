@@ -16,7 +16,7 @@ from ..data.batch import Batch
 from ..verdict import CAUTION, Verdict, three_figures
 from ..verifier import Verifier
 from ..vote import PlattScaling, says_same, vote
-from .reading import Habit, Reading, habits, readings
+from .reading import TYPED, Habit, Reading, habits, readings
 from .topic import Masked, masked_verdict
 
 SHOWN_WORDS = 15
@@ -75,7 +75,7 @@ def _evidence(verifier: Verifier, verdict: Verdict, texts: tuple[str, str], batc
             f"<h2>Four scores</h2>{scores}",
             _topic(verdict, masked_verdict(verifier, texts)),
             f"<h2>How far apart</h2>{_histogram(verifier.ensemble.info.get('distances'), verdict.distance)}",
-            _habits(habits(verifier, batch)),
+            _habits(habits(verifier, batch), habits(verifier, batch, TYPED)),
         ]
     )
 
@@ -205,8 +205,8 @@ def _attended(name: str, reading: Reading) -> str:
     )
 
 
-def _habits(found: tuple[list[Habit], list[Habit]] | None) -> str:
-    if found is None:
+def _habits(of_words: tuple[list[Habit], list[Habit]] | None, typed: tuple[list[Habit], list[Habit]] | None) -> str:
+    if of_words is None:
         return ""
 
     def table(title: str, note: str, rows: list[Habit]) -> str:
@@ -221,13 +221,23 @@ def _habits(found: tuple[list[Habit], list[Habit]] | None) -> str:
             f"<th>second</th><th>usual</th></tr></thead><tbody>{cells}</tbody></table></section>"
         )
 
-    common = table("In common", "Both use these more, or both less, than is usual.", found[0])
-    apart = table("Different", "One uses these more than the other.", found[1])
-    return (
+    def both(found: tuple[list[Habit], list[Habit]]) -> str:
+        common = table("In common", "Both use these more, or both less, than is usual.", found[0])
+        apart = table("Different", "One uses these more than the other.", found[1])
+        return f'<div class="two">{common}{apart}</div>'
+
+    page = (
         '<h2>Habits</h2><p class="soft">How often words, and ways to put words together, stand among 1,000, where it '
         "counts most; “…ing” is any less common word with that ending. A part of the style vector comes from such "
-        f'frequencies.</p><div class="two">{common}{apart}</div>'
+        f"frequencies.</p>{both(of_words)}"
     )
+    if typed is not None:
+        page += (
+            '<h2>Typing</h2><p class="soft">How often signs, blanks (“␣”) and ends of lines stand among 1,000 words '
+            "and signs, where it counts most. Another part of the style vector comes from these; it knows nothing of "
+            f"words.</p>{both(typed)}"
+        )
+    return page
 
 
 # ---- pictures ----------------------------------------------------------------------------------------

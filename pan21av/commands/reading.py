@@ -9,12 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ..data import layout
 from ..data.batch import Batch, batch_of, window_spans
 from ..data.ngrams import CLASSES, Pool
-from ..data.tokeniser import UNREADABLE, Tokeniser, Tokens
+from ..data.tokeniser import Tokeniser, encode_all
 from ..verifier import Verifier
 
 SHOWN_HABITS = 15
+BLANK_SHOWN = "␣"
+BREAKS_SHOWN = {"¶": "(line end)", "¶¶": "(blank line)", "¶¶¶": "(blank lines)", layout.WIDE: "(wide gap)"}
 MIN_SHOWN = 0.05  # of 1,000 words: less is shown as 0.0, and says nothing
 
 
@@ -31,11 +34,12 @@ class Reading:
 
 def readings(verifier: Verifier, texts: Sequence[str]) -> tuple[list[Reading], Batch]:
     """Both texts as the verdict rests on them, and the batch that they make."""
-    config, tokeniser = verifier.config, verifier.ensemble.tokeniser
-    if verifier.ensemble.limits is not None and tokeniser.mends:
+    config, tokeniser, reading = verifier.config, verifier.ensemble.tokeniser, verifier.ensemble.reading
+    read = encode_all(texts, **reading)
+    if reading["mend"]:
         texts = [tokeniser.repaired(text, config.max_tokens)[0] for text in texts]
-    tokens = [tokeniser.tokenise(text, config.max_tokens) or [UNREADABLE] for text in texts]
-    batch = batch_of([Tokens.of(t) for t in tokens], verifier.ensemble.vocabulary, config)
+    tokens = [document.words for document in read]
+    batch = batch_of(read, verifier.ensemble.vocabulary, config)
     if verifier.network.encoder is None:
         every = zip(texts, tokens, strict=True)
         return [Reading(_pieces(text, document, tokeniser), document) for text, document in every], batch
@@ -91,15 +95,17 @@ class Habit:
 
 
 READABLE = ("words", "pairs", "triples")  # views whose n-grams mean something to a reader
+TYPED = ("layout",)  # the same of the layout part
 
 
 @torch.no_grad()
-def habits(verifier: Verifier, batch: Batch) -> tuple[list[Habit], list[Habit]] | None:
+def habits(verifier: Verifier, batch: Batch, views: Sequence[str] = READABLE) -> tuple[list[Habit], list[Habit]] | None:
     """What both texts do unusually often or seldom, and in what they differ, nothing in both lists.
 
-    None for an ensemble that reads no n-grams.
+    None for an ensemble that does not read such n-grams.
     """
-    part, pool = verifier.network.ngrams, verifier.ensemble.vocabulary.ngrams
+    network, pool = verifier.network, verifier.ensemble.vocabulary.ngrams
+    part = network.layout if views == TYPED else network.ngrams
     if part is None or pool is None or batch.ngrams is None:
         return None
     batch = batch.to(verifier.device)
@@ -118,10 +124,11 @@ def habits(verifier: Verifier, batch: Batch) -> tuple[list[Habit], list[Habit]] 
         sums[name].index_add_(0, part.index.flatten().long().cpu(), values.flatten().cpu())
     usage, usual = 1000 * batch.ngrams.cpu(), 1000 * sums["usual"] / sums["members"].clamp_min(1)
     shown = torch.zeros(len(pool), dtype=torch.bool)
-    for view in READABLE:
+    for view in views:
         shown[pool.views[view]] = True
-    shown &= (usage >= MIN_SHOWN).any(0) & (sums["members"] > 0)
     names = readable_names(pool)
+    shown &= torch.tensor([name != "" for name in names])
+    shown &= (usage >= MIN_SHOWN).any(0) & (sums["members"] > 0)
 
     def top(score: torch.Tensor, which: torch.Tensor) -> list[Habit]:
         """The first of each name: classes of words that are written alike look alike."""
@@ -142,12 +149,30 @@ def habits(verifier: Verifier, batch: Batch) -> tuple[list[Habit], list[Habit]] 
 
 
 def readable_names(pool: Pool) -> list[str]:
-    """Of every n-gram of the pool: "the", "the …ing of"; numbers for what is not shown."""
-    names = [str(number) for number in range(len(pool))]
+    """Of every n-gram of the pool: "the", "the …ing of"; "" for what is not shown."""
+    names = [""] * len(pool)
     names[pool.views["words"]] = pool.words
     for view in ("pairs", "triples"):
         names[pool.views[view]] = [" ".join(map(_symbol, entry.split(" "))) for entry in getattr(pool, view)]
+    names[pool.views["layout"]] = map(_typed, pool.layout)
     return names
+
+
+def _typed(gram: str) -> str:
+    """An n-gram of layout as it would be typed, with blanks to be seen: "(word),␣(word)"; "" for words alone."""
+    symbols = gram.split(" ")
+    if not set(symbols) - set(layout.WORDS):
+        return ""
+    written, between = "", ""
+    for symbol in symbols:
+        word = symbol in layout.WORDS
+        if symbol in BREAKS_SHOWN:
+            written = written.removesuffix(BLANK_SHOWN)
+        typed = symbol.replace(layout.BLANK, BLANK_SHOWN).replace("sign", "(sign)")
+        shown = f"({symbol})" if word else BREAKS_SHOWN.get(symbol, typed)
+        written += (between if word else "") + shown
+        between = BLANK_SHOWN if word else ""
+    return written.replace(2 * BLANK_SHOWN, BLANK_SHOWN)
 
 
 def _symbol(symbol: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..data.masking import Masking
-from ..data.tokeniser import UNREADABLE
+from ..data.tokeniser import Tokens, encode_all
 from ..verdict import Verdict
 from ..verifier import Verifier
 
@@ -21,14 +21,13 @@ class Masked:
 
 def masked_verdict(verifier: Verifier, texts: Sequence[str]) -> Masked:
     """Of two texts that could be read."""
-    tokeniser, limit = verifier.ensemble.tokeniser, verifier.config.max_tokens
-    if verifier.ensemble.limits is not None:
-        texts = [tokeniser.repaired(text, limit)[0] for text in texts]
+    read = encode_all(texts, **verifier.ensemble.reading)
     masking = Masking(verifier.ensemble.vocabulary)
-    tokens = [tokeniser.tokenise(text, limit) or [UNREADABLE] for text in texts]
-    masked = [masking.mask(document, seed) for seed, document in enumerate(tokens)]
-    embedding = verifier.embed([" ".join(document) for document, _ in masked])
+    masked = [masking.mask(tokens.words, seed) for seed, tokens in enumerate(read)]
+    # Words are exchanged by some with the same capitals, so the layout is what it was.
+    exchanged = [Tokens.of(words, layout=tokens.layout) for (words, _), tokens in zip(masked, read, strict=True)]
+    embedding = verifier.embed_tokens(exchanged)
     (verdict,) = verifier.compare(embedding[[0]], embedding[[1]])
-    lengths = list(map(len, tokens))
+    lengths = [len(tokens.ids) for tokens in read]
     share = sum(n * s for n, (_, s) in zip(lengths, masked, strict=True)) / sum(lengths)
     return Masked(verdict, share)

@@ -117,6 +117,6 @@ def batch_of(documents: Sequence[Tokens], vocabulary: Vocabulary, config: ModelC
     ngrams = None
     if config.ngram_dim:
         counter = vocabulary.counter
-        ngrams = counter.count(counter.analyse(list(index)), merged)
+        ngrams = counter.count(counter.analyse(list(index)), merged, [document.layout for document in documents])
     texts = [read.texts or (len(document),) for read, document in zip(documents, merged, strict=True)]
     return make_batch(words, chars, merged, config, ngrams, texts)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from ctypes import POINTER, Structure, byref, c_int32, c_uint64, c_void_p
+from ctypes import POINTER, Structure, byref, c_int32, c_int64, c_uint8, c_uint64, c_void_p
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
-from .ngrams import ALPHA, BASIC, DIGIT, MAX_GAP, SIGNS, UPPER, VIEWS, Pool, gap_bin, shape_number
+from . import layout
+from .characters import kinds
+from .ngrams import MAX_GAP, SIGNS, TOKEN_VIEWS, Pool, gap_bin, shape_number
 
 
 class _Table(Structure):
@@ -48,10 +50,23 @@ def library() -> ctypes.CDLL | None:
         lib.pan_spell.argtypes = [c_int32, c_void_p, c_void_p, c_void_p]
         lib.pan_analyse.argtypes = [c_int32, *[c_void_p] * 4, POINTER(_Pool), POINTER(_Types)]
         lib.pan_count.argtypes = [c_int32, c_void_p, POINTER(_Types), POINTER(_Grams), *[c_void_p] * 3]
-        for name in ("pan_fill", "pan_spell", "pan_analyse", "pan_count"):
+        lib.pan_layout.argtypes, lib.pan_layout.restype = [c_int64, c_void_p, c_void_p, c_uint8, c_void_p], c_int64
+        lib.pan_count_layout.argtypes = [c_int64, c_void_p, POINTER(_Table), c_int32, c_void_p]
+        for name in ("pan_fill", "pan_spell", "pan_analyse", "pan_count", "pan_count_layout"):
             getattr(lib, name).restype = None
         return lib
     return None
+
+
+def layout_of(text: str) -> np.ndarray:
+    """`layout.layout` of a text: its symbols (n) uint8."""
+    lib = library()
+    if lib is None:
+        return layout.layout(text)
+    points, out = _code_points([text])[0], np.empty(len(text), dtype=np.uint8)
+    other = layout.SIGN + layout.OTHER
+    found = lib.pan_layout(len(text), points.ctypes.data, layout.characters().ctypes.data, other, out.ctypes.data)
+    return out[:found].copy()
 
 
 class TypeTable:
@@ -92,13 +107,21 @@ class Counter:
         )  # fmt: skip
         return table
 
-    def count(self, table: TypeTable, documents: Sequence[np.ndarray]) -> np.ndarray:
-        """Documents as ids (n) into the table's types -> relative frequencies (documents, features) float32."""
+    def count(
+        self, table: TypeTable, documents: Sequence[np.ndarray], layouts: Sequence[np.ndarray] | None = None
+    ) -> np.ndarray:
+        """Documents as ids (n) into the table's types, and the symbols of their layout, where that is known -> relative
+        frequencies (documents, features) float32."""
         out = np.zeros((len(documents), len(self.pool)), dtype=np.float32)
-        for row, document in zip(out, documents, strict=True):
+        where = self.pool.views["layout"]
+        for row, document, symbols in zip(out, documents, layouts or [layout.NO_LAYOUT] * len(documents), strict=True):
             if self.lib is None:
-                row[:] = self.pool.count([table.types[i] for i in document])
+                row[:] = self.pool.count([table.types[i] for i in document], symbols)
                 continue
+            typed = np.ascontiguousarray(symbols, dtype=np.uint8)
+            self.lib.pan_count_layout(
+                len(typed), typed.ctypes.data, byref(self._layout), where.stop - where.start, row[where].ctypes.data
+            )
             ids = np.ascontiguousarray(document, dtype=np.int32)
             touched = np.empty(len(ids), dtype=np.int32)
             self.lib.pan_count(
@@ -109,23 +132,25 @@ class Counter:
 
     def _set_up(self) -> None:
         pool = self.pool
-        kinds = self._kept(_kinds())
+        of_characters = self._kept(kinds())
         n = len(pool.symbols)
         triples = np.array([_joined(pool, triple) for triple in pool.triples], dtype=np.uint64)
         pair = self._kept(np.full(n * n, -1, dtype=np.int32))
         pair[[_joined(pool, entry) for entry in pool.pairs]] = np.arange(len(pool.pairs))
-        offset = self._kept(np.array([*(pool.views[view].start for view in VIEWS), len(pool)], dtype=np.int32))
+        bounds = [0, *(pool.views[view].stop for view in TOKEN_VIEWS)]
+        offset = self._kept(np.array(bounds, dtype=np.int32))
         bins = self._kept(np.array([gap_bin(gap) for gap in range(MAX_GAP + 1)], dtype=np.uint8))
         letters = np.array([_packed(gram) for gram in pool.letters], dtype=np.uint64)
         self._pool = _Pool(
             *(self._table(keys) for keys in map(self._spelled, (pool.words, pool.anchors))), self._table(letters),
-            self._table(self._spelled(SIGNS)), kinds.ctypes.data, len(pool.anchors),
+            self._table(self._spelled(SIGNS)), of_characters.ctypes.data, len(pool.anchors),
         )  # fmt: skip
         shapes = np.array([shape_number(gram) for gram in pool.shapes], dtype=np.uint64)
         self._grams = _Grams(
             pair.ctypes.data, self._table(triples), self._table(shapes), offset.ctypes.data, bins.ctypes.data, n,
             MAX_GAP,
         )  # fmt: skip
+        self._layout = self._table(np.array([layout.gram_number(gram) for gram in pool.layout], dtype=np.uint64))
 
     def _kept(self, array: np.ndarray) -> np.ndarray:
         self._keep.append(array)
@@ -144,14 +169,6 @@ class Counter:
         keys, values = np.zeros(slots, dtype=np.uint64), np.full(slots, -1, dtype=np.int32)
         self.lib.pan_fill(len(entries), entries.ctypes.data, slots - 1, keys.ctypes.data, values.ctypes.data)
         return _Table(self._kept(keys).ctypes.data, self._kept(values).ctypes.data, slots - 1)
-
-
-@cache
-def _kinds() -> np.ndarray:
-    """`kind` of every character (BASIC) uint8; a call for each would be a tenth of a second of a start."""
-    chars = np.arange(BASIC, dtype=np.uint32).view("U1")
-    kinds = ALPHA * np.char.isalpha(chars) | DIGIT * np.char.isdigit(chars) | UPPER * np.char.isupper(chars)
-    return kinds.astype(np.uint8)
 
 
 def _joined(pool: Pool, skeleton: str) -> int:

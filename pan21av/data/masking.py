@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .ngrams import ALPHA, DIGIT, kind, word_class
+from .characters import ALPHA, DIGIT, kind
+from .ngrams import word_class
 from .vocabulary import Vocabulary
 
 KEPT_WORDS = 300  # the commonest: pronouns, auxiliaries and the like

@@ -1,10 +1,11 @@
 """n-grams: what a text does again and again, whatever it is about.
 
-A text is looked at in eight views. Common words tell most; skeletons, n-grams of one to three tokens in which only
+A text is looked at in nine views. Common words tell most; skeletons, n-grams of one to three tokens in which only
 words that every kind of text has and punctuation stay as they are, tell how sentences are built; letter n-grams tell
 endings and spelling; gaps between marks tell how long sentences and clauses are; shapes, n-grams of up to six tokens
-in which all words are alike but for capitals, tell how somebody punctuates. In each view a text has relative
-frequencies, whose meaning network/ngram_part.py knows.
+in which all words are alike but for capitals, tell how somebody punctuates. The ninth is of the text as it was typed,
+before it was cut into tokens: layout.py. In each view a text has relative frequencies, whose meaning
+network/ngram_part.py knows.
 
 Here are the rules, and a plain implementation of them; counting.py has the fast one, in C.
 """
@@ -20,7 +21,12 @@ from typing import Any
 
 import numpy as np
 
-VIEWS = ("words", "symbols", "pairs", "triples", "letters", "gaps", "lengths", "shapes")
+from . import layout
+from .characters import ALPHA, BASIC, DIGIT, UPPER, kind
+from .layout import NO_LAYOUT
+
+TOKEN_VIEWS = ("words", "symbols", "pairs", "triples", "letters", "gaps", "lengths", "shapes")
+VIEWS = (*TOKEN_VIEWS, "layout")
 
 # What an uncommon word becomes in a skeleton. Longer endings come first: "station" ends in "tion".
 ENDINGS = ("ing", "tion", "ness", "ment", "ful", "est", "ed", "ly", "er", "al", "s", "y", "e")
@@ -47,15 +53,6 @@ SIGNS = (
 SHAPES = ("word", "Name", "CAPITALS", "number", "I", "i", "'s", "sign", *SIGNS)
 SHAPE_LENGTHS = (2, 3, 4, 5, 6)
 SHAPE_BITS = 6  # for each of SHAPES
-
-ALPHA, DIGIT, UPPER = 1, 2, 4
-BASIC = 0x10000  # characters beyond are neither letters nor digits here: an n-gram has 16 bits for each
-
-
-def kind(char: str) -> int:
-    if ord(char) >= BASIC:
-        return 0
-    return ALPHA * char.isalpha() | DIGIT * char.isdigit() | UPPER * char.isupper()
 
 
 def word_class(token: str) -> int:
@@ -144,8 +141,9 @@ class Pool:
     triples: tuple[str, ...]
     letters: tuple[str, ...]
     shapes: tuple[str, ...] = ()  # with a space between as well
+    layout: tuple[str, ...] = ()  # likewise
 
-    FIELDS = ("words", "anchors", "pairs", "triples", "letters", "shapes")
+    FIELDS = ("words", "anchors", "pairs", "triples", "letters", "shapes", "layout")
 
     def __post_init__(self) -> None:
         for name in self.FIELDS:
@@ -165,6 +163,9 @@ class Pool:
             symbols = entry.split(" ")
             if len(symbols) not in SHAPE_LENGTHS or not set(symbols) <= set(SHAPES):
                 raise ValueError(f"{entry!r} is no n-gram of shapes")
+        for entry in self.layout:
+            if not layout.is_gram(entry):
+                raise ValueError(f"{entry!r} is no n-gram of layout")
         if not all(map(is_letter_gram, self.letters)):
             raise ValueError(f"letter n-grams have {GRAM_LENGTHS[0]} to {GRAM_LENGTHS[-1]} letters")
 
@@ -181,7 +182,7 @@ class Pool:
         """Where the features of each view are."""
         sizes = [
             len(self.words), len(self.symbols), len(self.pairs), len(self.triples), len(self.letters),
-            len(MARKS) * GAP_BINS, LENGTHS, len(self.shapes),
+            len(MARKS) * GAP_BINS, LENGTHS, len(self.shapes), len(self.layout),
         ]  # fmt: skip
         bounds = np.cumsum([0, *sizes]).tolist()
         return {name: slice(*ends) for name, ends in zip(VIEWS, pairwise(bounds), strict=True)}
@@ -198,7 +199,6 @@ class Pool:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Pool:
-        values = {"shapes": [], **values}  # ensembles of before 2026-11-18, evening, have none
         for name in cls.FIELDS:
             entries = values.get(name)
             if not isinstance(entries, list) or not all(isinstance(entry, str) and entry for entry in entries):
@@ -235,15 +235,16 @@ class Pool:
             if kind(token[0]) & ALPHA:
                 yield "lengths", min(len(token), LENGTHS) - 1
 
-    def count(self, tokens: Sequence[str]) -> np.ndarray:
-        """Relative frequencies (features) float32 of a text, each view by itself; letters among those of the pool,
-        shapes over tokens."""
-        counts, totals = np.zeros(len(self)), dict.fromkeys(VIEWS, 0)
+    def count(self, tokens: Sequence[str], symbols: np.ndarray = NO_LAYOUT) -> np.ndarray:
+        """Relative frequencies (features) float32 of a text, given as tokens and as symbols of its layout, each view by
+        itself; letters among those of the pool, shapes over tokens."""
+        counts, totals = np.zeros(len(self)), dict.fromkeys(TOKEN_VIEWS, 0)
         for view, number in self.found(tokens):
             totals[view] += 1
             if number >= 0:
                 counts[self.views[view].start + number] += 1
         totals["shapes"] = len(tokens)
-        for view, where in self.views.items():
-            counts[where] /= max(1, totals[view])
+        for view, total in totals.items():
+            counts[self.views[view]] /= max(1, total)
+        counts[self.views["layout"]] = layout.count(symbols, self.layout)
         return counts.astype(np.float32)

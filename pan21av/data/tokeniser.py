@@ -17,6 +17,8 @@ from typing import Protocol
 import numpy as np
 
 from . import published
+from .counting import layout_of
+from .layout import NO_LAYOUT
 from .nltk_part import regexp_tokenizer
 from .repair import repair
 
@@ -101,12 +103,19 @@ class Tokens:
     ids: np.ndarray  # (positions) int32, into types
     notes: dict[str, str] = field(default_factory=dict)  # what a reader should know: {kind: words}
     texts: tuple[int, ...] = ()  # tokens of each of the texts that it was joined from
+    layout: np.ndarray = field(default_factory=lambda: NO_LAYOUT)  # (symbols) uint8; see layout.py
 
     @classmethod
-    def of(cls, tokens: Sequence[str], notes: dict[str, str] | None = None) -> Tokens:
+    def of(cls, tokens: Sequence[str], notes: dict[str, str] | None = None, layout: np.ndarray = NO_LAYOUT) -> Tokens:
         types = list(dict.fromkeys(tokens))
         index = {token: number for number, token in enumerate(types)}
-        return cls(types, np.fromiter(map(index.__getitem__, tokens), np.int32, len(tokens)), notes or {})
+        ids = np.fromiter(map(index.__getitem__, tokens), np.int32, len(tokens))
+        return cls(types, ids, notes or {}, layout=layout)
+
+    @property
+    def words(self) -> list[str]:
+        """The tokens themselves, one after the other."""
+        return [self.types[i] for i in self.ids.tolist()]
 
     @classmethod
     def join(cls, texts: Sequence[Tokens]) -> Tokens:
@@ -116,7 +125,8 @@ class Tokens:
         index: dict[str, int] = {}
         ids = [np.array([index.setdefault(t, len(index)) for t in text.types], dtype=np.int32) for text in texts]
         joined = np.concatenate([local[text.ids] for local, text in zip(ids, texts, strict=True)])
-        return cls(list(index), joined, texts=tuple(len(text.ids) for text in texts))
+        typed = np.concatenate([text.layout for text in texts])
+        return cls(list(index), joined, texts=tuple(len(text.ids) for text in texts), layout=typed)
 
 
 class Rules(Protocol):
@@ -177,14 +187,20 @@ class Tokeniser:
             for first, last in self.pattern.span_tokenize(piece)
         ]
 
-    def encode(self, text: str, limit: int | None = None, *, mend: bool = False) -> Tokens:
-        """The document as the network will read it: never empty, and with `mend` without what is not the author's."""
+    def encode(self, text: str, limit: int | None = None, *, mend: bool = False, layout: bool = False) -> Tokens:
+        """The document as the network will read it: never empty, and with `mend` without what is not the author's;
+        `layout` says whether it reads that, too."""
         read, notes = self.repaired(text, limit) if mend else (text, {})
-        tokens = self.tokenise(read, None if limit is None else limit + 1)
+        tokens, share = self.tokenise(read, None if limit is None else limit + 1), 1.0
         if limit is not None and len(tokens) > limit:
-            share = self._share_read(read, limit) * min(1.0, CHARS_REPAIRED_PER_TOKEN * (limit + 1) / len(text))
-            notes["cut"] = f"only its beginning was read: {limit:,} tokens, {share:.0%} of it"
-        return Tokens.of(tokens[:limit] or [UNREADABLE], notes)
+            share = self._share_read(read, limit)
+            of_all = share * min(1.0, CHARS_REPAIRED_PER_TOKEN * (limit + 1) / len(text))
+            notes["cut"] = f"only its beginning was read: {limit:,} tokens, {of_all:.0%} of it"
+        typed = NO_LAYOUT
+        if layout:
+            end = round(share * len(read))
+            typed = layout_of(read[: end if limit is None else min(end, CHARS_PER_TOKEN * (limit + 1))])
+        return Tokens.of(tokens[:limit] or [UNREADABLE], notes, typed)
 
     @staticmethod
     def repaired(text: str, limit: int | None = None) -> tuple[str, dict[str, str]]:
@@ -218,14 +234,15 @@ def find_tokeniser(name: str) -> Tokeniser:
 
 
 def encode_all(
-    texts: Sequence[str], tokeniser: str = DEFAULT, limit: int | None = None, mend: bool = False
+    texts: Sequence[str], tokeniser: str = DEFAULT, limit: int | None = None, mend: bool = False, layout: bool = False
 ) -> list[Tokens]:
     """What a worker process does; named by strings and numbers, so that little travels and torch is not loaded."""
-    return [find_tokeniser(tokeniser).encode(text, limit, mend=mend) for text in texts]
+    return [find_tokeniser(tokeniser).encode(text, limit, mend=mend, layout=layout) for text in texts]
 
 
 def encode_documents(
-    documents: Sequence[Sequence[str]], tokeniser: str = DEFAULT, limit: int | None = None, mend: bool = False
-) -> list[list[Tokens]]:
+    documents: Sequence[Sequence[str]], tokeniser: str = DEFAULT, limit: int | None = None, mend: bool = False,
+    layout: bool = False,
+) -> list[list[Tokens]]:  # fmt: skip
     """The same for documents of one text or several; the limit is that of each text."""
-    return [encode_all(texts, tokeniser, limit, mend) for texts in documents]
+    return [encode_all(texts, tokeniser, limit, mend, layout) for texts in documents]

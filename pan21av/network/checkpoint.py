@@ -34,8 +34,10 @@ from ..files import reading, replace_folder, writing
 from ..vote import SCORES, PlattScaling, check_odd
 from .network import Network
 
-FORMAT = 5
+FORMAT = 6
 VARIABLE = "PAN21AV_MODELS"
+# Large, and made of numbers whose last bits say nothing; the encoder's are, too.
+HALVED = ("ngrams.weight", "layout.weight", "kinds.weight", "cohort.texts", "bfs.projection.weight")
 MANIFEST = "ensemble.json"
 MAX_MEMBERS = 999
 MAX_FILE_BYTES = 1 << 30
@@ -60,6 +62,16 @@ class Ensemble:
     @property
     def name(self) -> str:
         return str(self.info.get("name") or self.path.name)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How texts are read: repaired where the ensemble knows what a text should be like. For `encode_all`."""
+        return {
+            "tokeniser": self.tokeniser.name,
+            "limit": self.network.config.max_tokens,
+            "mend": self.limits is not None and self.tokeniser.mends,
+            "layout": self.network.layout is not None,
+        }
 
 
 # Ensembles that go by a name: inside the package, in a clone through a link to models/.
@@ -212,9 +224,12 @@ def _check_ngrams(network: Network, vocabulary: Vocabulary) -> None:
         return
     if vocabulary.ngrams is None:
         raise ValueError("its vocabulary lists no n-grams")
-    index = network.ngrams.index
-    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < len(vocabulary.ngrams):
-        raise ValueError(f"a member reads n-grams that the vocabulary does not list ({len(vocabulary.ngrams):,})")
+    for part in (network.ngrams, network.layout):
+        index = None if part is None else part.index
+        if index is None or not index.numel():
+            continue
+        if not 0 <= int(index.min()) <= int(index.max()) < len(vocabulary.ngrams):
+            raise ValueError(f"a member reads n-grams that the vocabulary does not list ({len(vocabulary.ngrams):,})")
 
 
 @torch.no_grad()
@@ -231,11 +246,11 @@ def _check_scores(network: Network) -> None:
 
 
 def compress(name: str, tensor: Tensor) -> Tensor:
-    """The large ones, of encoder, n-grams and cohort, in half precision; the scores, small and delicate, in full."""
+    """The large ones in half precision; scores, small and delicate, in full."""
     tensor = tensor.detach().cpu()
     if not tensor.is_floating_point():
         return tensor.contiguous()
-    halve = name.startswith("encoder.") or name in ("ngrams.weight", "ngrams.kinds.weight", "cohort.texts")
+    halve = name.startswith("encoder.") or name.endswith(HALVED)
     return (tensor.half() if halve else tensor.float()).contiguous()
 
 

@@ -20,7 +20,7 @@ class Embedding:
 
     vectors: Tensor  # (M, D, L): linguistic embedding vectors, the paper's LEV
     tokens: Tensor  # (D): how many were read
-    parts: tuple[int, ...]  # widths of the parts of a vector: the encoder's, the n-grams'
+    parts: tuple[int, ...]  # widths of the parts of a vector: see ModelConfig.part_names
     cohort: Tensor | None = None  # (M, D, parts, 3), see cohort_measures; None without a cohort
     norm: Tensor | None = None  # (M, D): log norm of the last part before it was made one
     strangeness: Tensor | None = None  # (M, D): how far their kind of text is from those that the member knows

@@ -43,14 +43,14 @@ class Scores:
 class Population:
     """K other texts of the kind that is asked about."""
 
-    texts: Tensor  # (M, K, ngram_dim): their n-gram parts, before they are made comparable
+    texts: Tensor  # (M, K, counted_dim): their parts of layout and n-grams, before they are made comparable
 
     def __len__(self) -> int:
         return self.texts.shape[1]
 
     @cached_property
     def usual(self) -> Tensor:
-        """(M, ngram_dim): their mean, as far as it is to be believed."""
+        """(M, counted_dim): their mean, as far as it is to be believed."""
         return self.share * self.texts.double().mean(1)
 
     @property
@@ -69,8 +69,9 @@ class Network(nn.Module):
         self.encoder = Encoder(config, n_members, word_rows, char_rows) if config.encoder_dim else None
         self.metric = Linear(n_members, 2 * config.document_hidden, config.encoder_dim) if config.encoder_dim else None
         self.ngrams = NgramPart(n_members, config) if config.ngram_dim else None
+        self.layout = NgramPart(n_members, config.of_layout) if config.layout_dim else None
         parts = len(config.lev_parts)
-        # How much each part of the LEV counts, where there are two.
+        # How much each part of the LEV counts, where there are several.
         self.part_scale = nn.Parameter(torch.ones(n_members, parts), requires_grad=False) if parts > 1 else None
         self.cohort = Cohort(n_members, config) if config.cohort else None
         self.dml = DML(n_members, config.variant)
@@ -134,24 +135,32 @@ class Network(nn.Module):
             parts.append(self.encoder_part(self.encode(batch).double()))
         if self.ngrams is not None:
             assert batch.ngrams is not None
-            parts.append(self.ngrams(batch.ngrams, batch.tokens.double()))
+            parts.append(self.project_counted(batch.ngrams, batch.tokens.double()))
         return torch.cat(parts, -1).float()
+
+    def project_counted(self, frequencies: Tensor, tokens: Tensor) -> Tensor:
+        """The same without the encoder's part, of frequencies (D, pool) and tokens read (D)."""
+        assert self.ngrams is not None
+        layout = [] if self.layout is None else [self.layout(frequencies, tokens)]
+        return torch.cat([*layout, self.ngrams(frequencies, tokens)], -1)
 
     def embedding(
         self, projected: Tensor, tokens: Tensor, population: Population | None = None, usable: Tensor | None = None
     ) -> Embedding:
         """What `project` gives made comparable, and measured against the cohort and the population.
 
-        What is usual in a population is taken off the n-gram part, of the cohort's texts too. `usable` (D, K): who of
-        the cohort counts.
+        What is usual in a population is taken off layout and n-grams, of the cohort's texts too. `usable` (D, K): who
+        of the cohort counts.
         """
         parts, size = self.config.lev_parts, self.config.lev_dim
+        assert population is None or population.texts.shape[-1] == self.config.counted_dim
         y, norm = self._comparable(projected[..., :size], population)
         strangeness = projected[..., size].float() if self.config.kinds else None
         neighbours = None
         if population is not None:
-            others, _ = self._ngrams_comparable(population.texts.double(), population)
-            neighbours = nearest_tenth(y[..., -self.config.ngram_dim :], others).float()
+            dim = self.config.ngram_dim
+            others, _ = self._part_comparable("ngrams", population.texts[..., -dim:].double(), population)
+            neighbours = nearest_tenth(y[..., -dim:], others).float()
         elif norm is not None:
             neighbours = torch.zeros_like(norm)
         measures = None
@@ -163,23 +172,24 @@ class Network(nn.Module):
         return Embedding(y.float(), tokens, parts, measures, norm, strangeness, neighbours, share)
 
     def _comparable(self, projected: Tensor, population: Population | None) -> tuple[Tensor, Tensor | None]:
-        """(M, D, L) -> in double precision, n-gram parts at length one, parts scaled; and the log of that length."""
-        parts, norm = list(projected.double().split(self.config.lev_parts, -1)), None
-        if self.ngrams is not None:
-            parts[-1], norm = self._ngrams_comparable(parts[-1], population)
-        if self.part_scale is not None:
-            parts[0] = parts[0] * self.part_scale[:, 0, None, None]
-        return torch.cat(parts, -1), norm
+        """(M, D, L) -> in double precision, what comes from frequencies at length one, parts scaled; and the log of the
+        length of the n-gram part."""
+        parts = zip(self.config.part_names, projected.split(self.config.lev_parts, -1), strict=True)
+        comparable = [self._part_comparable(name, part.double(), population) for name, part in parts]
+        return torch.cat([part for part, _ in comparable], -1), comparable[-1][1]
 
-    def _ngrams_comparable(self, mine: Tensor, population: Population | None) -> tuple[Tensor, Tensor]:
-        """The same of the n-gram part alone (M, D, ngram_dim), in double precision."""
-        if population is not None:
-            mine = mine - population.usual[:, None]
-        length = mine.norm(dim=-1, keepdim=True).clamp_min(1e-9)
-        unit = mine / length
+    def _part_comparable(self, name: str, part: Tensor, population: Population | None) -> tuple[Tensor, Tensor | None]:
+        """The same of one part (M, D, its width)."""
+        norm = None
+        if name != "encoder":
+            if population is not None:
+                columns = {"layout": slice(self.config.layout_dim), "ngrams": slice(self.config.layout_dim, None)}
+                part = part - population.usual[:, None, columns[name]]
+            length = part.norm(dim=-1, keepdim=True).clamp_min(1e-9)
+            part, norm = part / length, length.log().squeeze(-1).float()
         if self.part_scale is not None:
-            unit = unit * self.part_scale[:, -1, None, None]
-        return unit, length.log().squeeze(-1).float()
+            part = part * self.part_scale[:, self.config.part_names.index(name), None, None]
+        return part, norm
 
     def score(self, pair: EmbeddingPair) -> Scores:
         p_bfs = self.bfs(pair)

@@ -1,8 +1,10 @@
-"""The part of the LEV that comes from n-grams: classical stylometry beside the encoder.
+"""The parts of the LEV that come from n-grams: classical stylometry beside the encoder.
 
 The paper's network reads style from scratch, which takes more texts and time than most people have. Frequencies of
 n-grams (data/ngrams.py) need neither: projected on the directions that tell authors apart (and topics and kinds of
-text not), they tell more than an encoder of some minutes. The paper has no such part (`ngram_dim` 0).
+text not), they tell more than an encoder of some minutes. Those of layout, how a text is typed (data/layout.py), make a
+second part of the same kind: transcripts and print have the layout of somebody else, so how much it counts is learnt
+apart. The paper has no such parts (`ngram_dim` and `layout_dim` 0).
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from .layers import Linear
 
 SOFTEN = 1e-6  # keeps covariances invertible
 OPEN_UNTIL = 0.6  # scantness, of two texts of 730 tokens: see least_terms
-STEEPER = 3.0  # what a member is unsure to know, it should not be surer of: its doubt counts so many times
 
 
 class DML(nn.Module):
@@ -159,10 +158,8 @@ class UAL(nn.Module):
         self.logits = Linear(n_members, hidden, 4)
         # What needs no hidden layer.
         self.direct = Linear(n_members, told, 1) if told else None
-        # The mean of members that differ is less certain than each of them. So where a member knows the kind of text
-        # it says more than it would alone; on other kinds the doubt is wanted.
+        # How familiar the kind of text is. It moves nothing here: O2D2 asks for it.
         self.kind = Linear(n_members, doubted or told, 1) if told else None
-        self.sharpen = nn.Parameter(torch.zeros(n_members), requires_grad=False) if told else None
 
     def forward(self, pair: EmbeddingPair, p_bfs: Tensor) -> tuple[Tensor, Tensor]:
         """-> p(same author) (M, P), and the confusion matrices that it comes from (M, P, 2, 2)"""
@@ -175,23 +172,18 @@ class UAL(nn.Module):
         if self.training and self.dropout and self.told is None:
             x = F.dropout(x, self.dropout)
         logits = self.logits(F.dropout(torch.tanh(self.hidden(x)), self.dropout, self.training)).unflatten(-1, (2, 2))
-        if self.direct is not None and self.kind is not None and self.sharpen is not None:
+        if self.direct is not None:
             towards = self.direct(x)[..., None] / 2
             logits = logits + torch.cat([-towards, towards], -2)
-            surely = torch.sigmoid(STEEPER * self._kind(x))
-            logits = logits * (1 + self.sharpen[:, None] * surely)[..., None, None]
         return logits.softmax(-2)
 
     def familiar(self, pair: EmbeddingPair) -> Tensor | None:
         """-> p(the pair is of a kind of text that the member was made of) (M, P); None where nothing is told"""
         if self.told is None or self.kind is None:
             return None
-        return torch.sigmoid(self._kind(self.told(pair)))
-
-    def _kind(self, told: Tensor) -> Tensor:
-        assert self.kind is not None
+        told = self.told(pair)
         kind: Tensor = self.kind(told[..., -self.kind.weight.shape[1] :]).squeeze(-1)
-        return kind
+        return torch.sigmoid(kind)
 
     @staticmethod
     def correct(confusion: Tensor, p_bfs: Tensor) -> Tensor:

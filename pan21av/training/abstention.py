@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..metrics import pan_metrics
-from ..network.embedding import EmbeddingPair
 from ..network.evidence import parabola, scantness
 from ..network.network import Network
 from ..network.scores import O2D2, OPEN_UNTIL, least_terms
 from ..vote import NON_RESPONSE, vote
 from .calibration import Calibration, LabelledPairs
+from .heads import Fold, Judged, in_turns, judge
 from .optimiser import Optimiser, linear
 from .settings import AbstentionSettings
 from .stage1 import Log
@@ -57,15 +58,15 @@ class Usual:
 
 
 @torch.no_grad()
-def _settle(detectors: O2D2, network: Network, pairs: LabelledPairs, settings: AbstentionSettings) -> None:
+def _settle(detectors: O2D2, judged: Judged, settings: AbstentionSettings) -> None:
     """How strange kinds count, and how undecidable a pair of a length must be, so that of pairs of familiar sources
     the share of the settings is left open, and next to none of the shortest. A corpus of short texts has no others:
     there the share holds for them."""
     assert detectors.strange is not None
     assert detectors.least is not None
     detectors.strange.fill_(settings.strange)
-    known = pairs.pair[pairs.known.nonzero()[:, 0]]
-    logit, scant = _logit(detectors, network, known), scantness(known)
+    known = judged.only(judged.pairs.known)
+    logit, scant = _logit(detectors, known), scantness(known.pairs.pair)
     long = int((scant <= OPEN_UNTIL).sum()) >= FEWEST_LONG
     which, terms = (PARABOLA, parabola(scant)) if long else (ENDS, least_terms(scant)[:, ENDS])
     for least, values in zip(detectors.least, logit, strict=True):
@@ -81,17 +82,14 @@ def _unsettle(detectors: O2D2) -> None:
             parameter.zero_()
 
 
-def _logit(detectors: O2D2, network: Network, pair: EmbeddingPair) -> Tensor:
+def _logit(detectors: O2D2, judged: Judged) -> Tensor:
     """What each of several detectors says of one member's pairs -> (E, P)"""
     count = len(next(detectors.parameters()))
-    with torch.no_grad():
-        p_ual, confusion = network.ual(pair, network.bfs(pair))
-        familiar = network.ual.familiar(pair)
     return detectors.logit(
-        pair.expand(count),
-        confusion.expand(count, -1, -1, -1),
-        p_ual.expand(count, -1),
-        None if familiar is None else familiar.expand(count, -1),
+        judged.pairs.pair.expand(count),
+        judged.confusion.expand(count, -1, -1, -1),
+        judged.p_ual.expand(count, -1),
+        None if judged.familiar is None else judged.familiar.expand(count, -1),
     )
 
 
@@ -143,10 +141,11 @@ class Search(Checkpoint):
 
 
 def fit_o2d2(
-    network: Network, calibration: Calibration, validation: LabelledPairs, settings: AbstentionSettings, log: Log,
-    checkpoint: Path | None = None,
+    network: Network, calibration: Calibration, folds: Sequence[Fold], validation: LabelledPairs,
+    settings: AbstentionSettings, log: Log, checkpoint: Path | None = None,
 ) -> float:  # fmt: skip
-    """The best epoch and eps by `overall` on validation pairs go into the network. Returns that eps."""
+    """Learn from the folds, each judged by its own scores. The best epoch and eps by `overall` on validation pairs go
+    into the network. Returns that eps."""
     device = validation.same.device
     eps = torch.linspace(settings.eps_min, settings.eps_max, settings.eps_steps, device=device)
     torch_stream(calibration.seed, Stream.O2D2_WEIGHTS)
@@ -154,25 +153,23 @@ def fit_o2d2(
     detectors, due = search.detectors, Due()
     usual, sample = None, None
     if network.ual.told is not None:
-        with torch.no_grad():
-            sample = calibration.draw_many(calibration.for_o2d2, SAMPLE_DRAWS, Stream.USUAL)
-            p = network.ual(sample.pair, network.bfs(sample.pair))[0][0]
-            usual = Usual(p, scantness(sample.pair))
+        drawn = [(fold, calibration.draw_many(fold.documents, SAMPLE_DRAWS, Stream.USUAL)) for fold in folds]
+        sample = Judged.join([judge(fold, pairs) for fold, pairs in drawn])
+        usual = Usual(sample.p_ual[0], scantness(sample.pairs.pair))
     truth = validation.same[0].bool().cpu().numpy()
-    with torch.no_grad():
-        scores = network.score(validation.pair)
-    p_ual = scores.ual.cpu().numpy().astype(np.float64)
+    validated = judge(network, validation)
+    p_ual = validated.p_ual.cpu().numpy().astype(np.float64)
     if checkpoint is not None and checkpoint.exists():
         search.load(checkpoint, device)
         for record in search.history:
             log(record)
     while search.epoch < settings.epochs:
-        loss = _epoch(search, network, calibration, settings, eps, usual)
+        loss = _epoch(search, folds, calibration, settings, eps, usual)
         detectors.eval()
         if sample is not None and settings.share:
-            _settle(detectors, network, sample, settings)
+            _settle(detectors, sample, settings)
         with torch.no_grad():
-            undecidable = torch.sigmoid(_logit(detectors, network, validation.pair))
+            undecidable = torch.sigmoid(_logit(detectors, validated))
         overall = [pan_metrics(truth, vote(p_ual, p[None]).answers)["overall"] for p in undecidable.cpu().numpy()]
         winner = int(np.argmax(overall))
         if overall[winner] > search.best:
@@ -190,7 +187,7 @@ def fit_o2d2(
 
 
 def _epoch(
-    search: Search, network: Network, calibration: Calibration, settings: AbstentionSettings, eps: Tensor,
+    search: Search, folds: Sequence[Fold], calibration: Calibration, settings: AbstentionSettings, eps: Tensor,
     usual: Usual | None,
 ) -> float:  # fmt: skip
     """All candidates over the pairs of an epoch; returns their mean loss."""
@@ -200,12 +197,12 @@ def _epoch(
     search.detectors.train()
     _unsettle(search.detectors)
     losses = []
-    for pair, same, _ in calibration.epoch(calibration.for_o2d2, rng, settings.batch):
-        with torch.no_grad():
-            p, _ = network.ual(pair, network.bfs(pair))
-            band = eps[:, None] * (1.0 if usual is None else usual(scantness(pair)))
-            label = labels(p, same, band)
-        logit = _logit(search.detectors, network, pair)
+    for n, pairs in in_turns(folds, calibration, rng, settings.batch):
+        judged = judge(folds[n], pairs)
+        label = labels(
+            judged.p_ual, pairs.same, eps[:, None] * (1.0 if usual is None else usual(scantness(pairs.pair)))
+        )
+        logit = _logit(search.detectors, judged)
         loss = F.binary_cross_entropy_with_logits(logit, label, reduction="none").mean(1).sum()
         search.optimiser.step(loss, rate)
         losses.append(float(loss.detach()) / len(eps))

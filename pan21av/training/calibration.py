@@ -3,7 +3,7 @@ whole and in crops, with and without a population; and pairs of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from .stage1 import project_spans
 from .streams import COHORT_SEED, Stream, numpy_stream
 
 FEWEST, MOST = 10, 300  # texts of a population
+FOLDS = 2  # of the authors, where scores are fitted: see heads.py
 POPULATIONS = 2  # conditions with one, beside that without
 
 
@@ -31,6 +32,16 @@ class LabelledPairs(NamedTuple):
     pair: EmbeddingPair
     same: Tensor  # (1, P)
     known: Tensor  # (P) bool: of a source that the member is made of
+
+    def only(self, which: Tensor) -> LabelledPairs:
+        """Those of `which` (P) bool."""
+        rows = which.nonzero()[:, 0]
+        return LabelledPairs(self.pair[rows], self.same[:, rows], self.known[rows])
+
+    @staticmethod
+    def join(several: Sequence[LabelledPairs]) -> LabelledPairs:
+        pairs, same, known = zip(*several, strict=True)
+        return LabelledPairs(EmbeddingPair.join(pairs), torch.cat(same, 1), torch.cat(known))
 
 
 @dataclass(frozen=True)
@@ -78,7 +89,7 @@ class Populations:
     """Texts of each source, by training authors, as a user might have them of the kind that is asked about."""
 
     def __init__(self, network: Network, prepared: Prepared, rng: np.random.Generator) -> None:
-        self.projected: dict[int, Tensor] = {}  # (1, texts, ngram_dim) of each source
+        self.projected: dict[int, Tensor] = {}  # (1, texts, counted_dim) of each source
         if network.ngrams is None:
             return
         crops, source = Crops(prepared, rng), prepared.catalogue.source
@@ -100,13 +111,9 @@ class Populations:
 
 @torch.no_grad()
 def ngram_projections(network: Network, prepared: Prepared, spans: list[Span]) -> Tensor:
-    """(1, spans, ngram_dim), without the encoder, which costs most."""
-    assert network.ngrams is not None
-    tokens = [prepared.tokens_of(span) for span in spans]
-    lengths = torch.tensor([len(t) for t in tokens], dtype=torch.float64, device=network.device)
-    counted = torch.from_numpy(prepared.count_ngrams(tokens)).to(network.device).double()
-    projected: Tensor = network.ngrams(counted, lengths)[..., : network.config.ngram_dim]
-    return projected.float()
+    """(1, spans, counted_dim), without the encoder, which costs most."""
+    counted, tokens = (torch.from_numpy(each).to(network.device).double() for each in prepared.count_ngrams(spans))
+    return network.project_counted(counted, tokens)[..., : network.config.counted_dim].float()
 
 
 @torch.no_grad()
@@ -177,18 +184,23 @@ def fewest_in_cohort(prepared: Prepared, source_share: float) -> int:
     return int(np.sort(authors)[: n_known(len(prepared.sources), source_share)].sum())
 
 
+def deal_folds(prepared: Prepared) -> list[np.ndarray]:
+    """Calibration documents, all of an author's in one fold, the same for all members: so that all of them can judge a
+    pair by scores that know neither author."""
+    documents, catalogue = prepared.documents(CALIBRATE), prepared.catalogue
+    authors, first = np.unique(catalogue.author[documents], return_index=True)
+    mixed = numpy_stream(COHORT_SEED, Stream.FOLDS).permutation(len(authors))
+    # Every source, as far as it has authors, in every fold.
+    dealt = authors[mixed[np.argsort(catalogue.source[documents[first[mixed]]], kind="stable")]]
+    return [documents[np.isin(catalogue.author[documents], dealt[n::FOLDS])] for n in range(FOLDS)]
+
+
 class Calibration:
     """Calibration documents of one member, and pairs drawn from them."""
 
     def __init__(self, views: Views, prepared: Prepared, settings: Settings, seed: int, device: torch.device) -> None:
         self.views, self.prepared, self.settings, self.seed, self.device = views, prepared, settings, seed, device
-        # The scores learn from one half of the calibration authors; which pairs they get wrong can
-        # only be learnt from the other. Every member halves them in its own way. Without new
-        # scores (as in the paper) all authors serve O2D2.
-        author = prepared.catalogue.author[views.documents]
-        authors = numpy_stream(seed, Stream.HALVES).permutation(np.unique(author))
-        mine = np.isin(author, authors[: len(authors) // 2 if settings.heads.epochs else 0])
-        self.for_scores, self.for_o2d2 = views.documents[mine], views.documents[~mine]
+        self.folds = deal_folds(prepared) if settings.heads.epochs else [views.documents]
 
     def draw(self, documents: np.ndarray, rng: np.random.Generator) -> LabelledPairs:
         """Pairs drawn anew, each document at a random view, half of the pairs with a population."""
@@ -228,9 +240,7 @@ class Calibration:
 
     def draw_many(self, documents: np.ndarray, draws: int, stream: Stream) -> LabelledPairs:
         """Several draws together, to fit something to all of them."""
-        drawn = [self.draw(documents, numpy_stream(self.seed, stream, n)) for n in range(draws)]
-        pairs, same, known = zip(*drawn, strict=True)
-        return LabelledPairs(EmbeddingPair.join(pairs), torch.cat(same, 1), torch.cat(known))
+        return LabelledPairs.join([self.draw(documents, numpy_stream(self.seed, stream, n)) for n in range(draws)])
 
     def epoch(self, documents: np.ndarray, rng: np.random.Generator, batch: int) -> Iterator[LabelledPairs]:
         """The batches of an epoch: as many draws as the settings say."""

@@ -1,73 +1,92 @@
 """How much surer all members together may be than each of them.
 
 Each member's posterior is calibrated by itself. The mean of members that differ is right more often than it says, so
-its logit is multiplied by one factor. That is learnt from pairs of calibration authors, each judged by the members
-whose scores learnt from neither author.
+its logit is multiplied by a factor, which is the larger, the more of them do not abstain. That is learnt from pairs of
+calibration authors, judged by scores that learnt from neither author; once by all members, and once by those that do
+not know the source, so that it holds for kinds of text that few of them or none know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 
 from ..network.network import Network
 from ..vote import MIN_UNDECIDABLE, PlattScaling
-from .calibration import Calibration
-from .prepared import CALIBRATE, Prepared
+from .calibration import Calibration, deal_folds
+from .heads import Fold
+from .prepared import Prepared
 from .sampling import fixed_pairs
 from .streams import COHORT_SEED, Stream, numpy_stream
 
 DRAWS = 4  # of pairs as validation has them
-FEWEST = 200  # pairs that a factor can be learnt from
-MOST = 2.0  # times: what seems to ask for more is chance, or a fault elsewhere
+FEWEST = 200  # pairs that something can be learnt from
+LEAST, MOST = 0.7, 2.0
+RIDGE = 1.0
 NEWTON_STEPS = 30
 CLIP = 1e-6
 
 
-def calibration_pairs(prepared: Prepared) -> np.ndarray:
-    """(P, 2): the same for all members."""
-    documents = prepared.documents(CALIBRATE)
-    draws = [
-        fixed_pairs(prepared.catalogue, documents, numpy_stream(COHORT_SEED, Stream.SCALE_PAIRS, n), len(documents))
-        for n in range(DRAWS)
-    ]
-    return np.concatenate(draws)
+def calibration_pairs(prepared: Prepared) -> list[np.ndarray]:
+    """(P, 2) of each fold, the same for all members."""
+
+    def draw(documents: np.ndarray, n: int) -> np.ndarray:
+        rng = numpy_stream(COHORT_SEED, Stream.SCALE_PAIRS, n)
+        return fixed_pairs(prepared.catalogue, documents, rng, len(documents))
+
+    return [np.concatenate([draw(documents, n) for n in range(DRAWS)]) for documents in deal_folds(prepared)]
 
 
 @torch.no_grad()
-def out_of_fold(network: Network, calibration: Calibration) -> tuple[np.ndarray, np.ndarray]:
-    """What one member says of these pairs, whole texts: p_UAL and p_O2D2 (P), NaN where its scores know an author."""
-    pairs, author = calibration_pairs(calibration.prepared), calibration.prepared.catalogue.author
-    scores = network.score(calibration.views.embedding.pair(*(calibration.views.rows(side) for side in pairs.T)))
-    learnt = np.isin(author[pairs], author[calibration.for_scores]).any(1)
-    p_same, p_undecidable = (p[0].cpu().numpy() for p in (scores.ual, scores.o2d2))
-    return np.where(learnt, np.nan, p_same), np.where(learnt, np.nan, p_undecidable)
+def out_of_fold(network: Network, calibration: Calibration, folds: Sequence[Fold]) -> tuple[np.ndarray, np.ndarray]:
+    """What one member says of these pairs, whole texts, by scores that know neither author: p_UAL and p_O2D2 (P)."""
+    views, prepared, said = calibration.views, calibration.prepared, []
+    for fold, pairs in zip(folds, calibration_pairs(prepared), strict=True):
+        pair = views.embedding.pair(*(views.rows(side) for side in pairs.T))
+        p_ual, confusion = fold.ual(pair, fold.bfs(pair))
+        said.append(torch.cat([p_ual, network.o2d2(pair, confusion, p_ual, fold.ual.familiar(pair))]))
+    p_same, p_undecidable = torch.cat(said, 1).cpu().numpy()
+    return p_same, p_undecidable
 
 
-def learn_calibration(scores: Mapping[str, np.ndarray], prepared: Prepared) -> PlattScaling | None:
-    """Of the ensemble's answers, from what its members (M, P) say; None where their scores are stage one's own, which
-    know no calibration author, as in the paper: there nothing is added to its rule."""
+def learn_calibration(
+    scores: Mapping[str, np.ndarray], prepared: Prepared, knows: np.ndarray
+) -> PlattScaling | None:  # fmt: skip
+    """Of the ensemble's answers, from what its members (M, P) say, of whom each `knows` (M, sources) some sources; None
+    where their scores are stage one's own, which know no calibration author, as in the paper: there nothing is added to
+    its rule."""
     if "fold_ual" not in scores or len(scores["fold_ual"]) == 1:
         return None
-    truth = prepared.catalogue.same_author(calibration_pairs(prepared))
-    return PlattScaling(scale=fit_scale(scores["fold_ual"], scores["fold_o2d2"], truth))
+    pairs = np.concatenate(calibration_pairs(prepared))
+    truth, knows = prepared.catalogue.same_author(pairs), knows[:, prepared.catalogue.source[pairs[:, 0]]]
+    return fit_scale(scores["fold_ual"], scores["fold_o2d2"], truth, [np.ones_like(knows), ~knows])
 
 
-def fit_scale(p_same: np.ndarray, p_undecidable: np.ndarray, truth: np.ndarray) -> float:
-    """p_UAL and p_O2D2 (M, P) of members, NaN of those that are not to be asked -> the factor, 1 to MOST, by which the
-    logit of their mean predicts `truth` (P) best."""
-    asked = ~np.isnan(p_same)
-    confident = asked & (np.nan_to_num(p_undecidable, nan=1.0) < MIN_UNDECIDABLE)
-    decided = 2 * confident.sum(0) >= np.maximum(asked.sum(0), 1)
-    if decided.sum() < FEWEST:
-        return 1.0
-    mean = np.where(confident, p_same, 0).sum(0)[decided] / confident.sum(0)[decided]
-    mean, same, scale = mean.clip(CLIP, 1 - CLIP), truth[decided], 1.0
-    logit = np.log(mean / (1 - mean))
+def fit_scale(
+    p_same: np.ndarray, p_undecidable: np.ndarray, truth: np.ndarray, asked: Sequence[np.ndarray]
+) -> PlattScaling:
+    """p_UAL and p_O2D2 (M, P), and who is asked (M, P) bool, for each of several ways to judge the pairs -> the scaling
+    by which the logit of the mean of the confident, and their share, predict `truth` (P) best."""
+    answers, labels = [], []
+    for members in asked:
+        confident = members & (p_undecidable < MIN_UNDECIDABLE)
+        decided = (2 * confident.sum(0) >= members.sum(0)) & members.any(0)
+        count = confident.sum(0)[decided]
+        mean = (np.where(confident, p_same, 0).sum(0, dtype=np.float64)[decided] / count).clip(CLIP, 1 - CLIP)
+        logit = np.log(mean / (1 - mean))
+        answers.append(np.stack([logit, logit * count / members.sum(0)[decided]], 1))
+        labels.append(truth[decided])
+    x, same = np.concatenate(answers), np.concatenate(labels)
+    if len(same) < FEWEST:
+        return PlattScaling()
+    weights = np.array([1.0, 0.0])
     for _ in range(NEWTON_STEPS):
-        p = 1 / (1 + np.exp(-scale * logit))
-        slope, curvature = ((same - p) * logit).sum(), (p * (1 - p) * logit**2).sum()
-        scale = float(np.clip(scale + slope / max(curvature, 1e-9), 0.1, 2 * MOST))
-    return float(np.clip(scale, 1.0, MOST))
+        p = 1 / (1 + np.exp(-x @ weights))
+        curvature = (x * (p * (1 - p))[:, None]).T @ x + RIDGE * np.eye(2)
+        weights = weights + np.linalg.solve(curvature, x.T @ (same - p) - RIDGE * (weights - [1, 0]))
+    # By how much if a half of them is confident, and if all are: what seems to ask for more is chance, or a fault
+    # elsewhere.
+    half, whole = np.clip([weights @ [1, 0.5], weights @ [1, 1]], LEAST, MOST)
+    return PlattScaling(0.0, float(2 * half - whole), float(2 * (whole - half)))

@@ -1,16 +1,16 @@
-"""The n-gram part of a member: a linear discriminant between authors, blind to kind of text and topic.
+"""The n-gram part of a member, and that of layout: discriminants between authors, blind to kind of text and topic.
 
 Documents are counted in blocks and only their moments are kept, so memory does not grow with the corpus.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 
-from ..data.ngrams import Pool
+from ..data.ngrams import TOKEN_VIEWS, Pool
 from ..network.ngram_part import NgramPart, standardise
 from .discriminant import discriminants
 from .prepared import TRAIN, Prepared, Span
@@ -19,7 +19,8 @@ from .settings import NgramSettings
 from .streams import Stream, numpy_stream
 
 # Views of which a member draws some; it has all of the others.
-DRAWN = ("words", "pairs", "triples", "letters", "shapes")
+DRAWN = ("words", "pairs", "triples", "letters", "shapes", "layout")
+LAYOUT = ("layout",)  # the views of the layout part
 RANK_OFFSET = 200  # n-grams are drawn with weight 1 / (this + rank): common ones more often
 SHRINK = 0.3  # of the within-author covariance towards its diagonal
 TOPIC_WEIGHT = 3.0  # of what topics differ in: an author's texts on other topics must look alike
@@ -30,21 +31,23 @@ SCALE_DOCUMENTS = 6_000  # that usual frequencies and their spread are taken fro
 DOCUMENTS_PER_BLOCK = 512
 
 
-def n_features(pool: Pool, settings: NgramSettings) -> int:
+def n_features(pool: Pool, settings: NgramSettings, views: Sequence[str] = TOKEN_VIEWS) -> int:
     """That a member reads."""
-    return sum(_wanted(pool, settings).values())
+    return sum(_wanted(pool, settings, views).values())
 
 
-def _wanted(pool: Pool, settings: NgramSettings) -> dict[str, int]:
+def _wanted(pool: Pool, settings: NgramSettings, views: Sequence[str]) -> dict[str, int]:
     """How many of each view."""
-    sizes = {view: where.stop - where.start for view, where in pool.views.items()}
+    sizes = {view: pool.views[view].stop - pool.views[view].start for view in views}
     return {view: min(size, getattr(settings, view)) if view in DRAWN else size for view, size in sizes.items()}
 
 
-def draw_features(pool: Pool, settings: NgramSettings, rng: np.random.Generator) -> np.ndarray:
+def draw_features(
+    pool: Pool, settings: NgramSettings, rng: np.random.Generator, views: Sequence[str] = TOKEN_VIEWS
+) -> np.ndarray:
     """Numbers of a member's n-grams in the pool, sorted."""
     chosen = []
-    for view, count in _wanted(pool, settings).items():
+    for view, count in _wanted(pool, settings, views).items():
         start, size = pool.views[view].start, pool.views[view].stop - pool.views[view].start
         if not count:
             continue
@@ -54,12 +57,14 @@ def draw_features(pool: Pool, settings: NgramSettings, rng: np.random.Generator)
 
 
 @torch.no_grad()
-def fit_ngrams(part: NgramPart, prepared: Prepared, settings: NgramSettings, seed: int) -> None:
+def fit_ngrams(
+    part: NgramPart, prepared: Prepared, settings: NgramSettings, seed: int, views: Sequence[str] = TOKEN_VIEWS
+) -> None:
     """Fit one member's part to the training texts of its sources."""
     pool = prepared.vocabulary.ngrams
     assert pool is not None
-    rng = numpy_stream(seed, Stream.NGRAMS)
-    part.index[0] = torch.from_numpy(draw_features(pool, settings, rng))
+    rng = numpy_stream(seed, Stream.LAYOUT if views == LAYOUT else Stream.NGRAMS)
+    part.index[0] = torch.from_numpy(draw_features(pool, settings, rng, views))
     documents = prepared.documents(TRAIN)
     _fit_scale(part, prepared, rng.permutation(documents)[:SCALE_DOCUMENTS])
     noise, total = _covariances(part, prepared, documents)
@@ -74,9 +79,8 @@ def blocks(prepared: Prepared, documents: np.ndarray) -> Iterator[tuple[np.ndarr
     """Documents, their frequencies (D, pool) and tokens (D), some at a time."""
     for at in range(0, len(documents), DOCUMENTS_PER_BLOCK):
         block = documents[at : at + DOCUMENTS_PER_BLOCK]
-        tokens = [prepared.tokens_of(Span(int(d), 0, prepared.model.max_tokens)) for d in block]
-        lengths = torch.tensor([len(t) for t in tokens], dtype=torch.float32)
-        yield block, torch.from_numpy(prepared.count_ngrams(tokens)), lengths
+        counted, tokens = prepared.count_ngrams([Span(int(d), 0, prepared.model.max_tokens) for d in block])
+        yield block, torch.from_numpy(counted), torch.from_numpy(tokens).float()
 
 
 def _fit_scale(part: NgramPart, prepared: Prepared, documents: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""How much the encoder's part of the LEV counts beside that from n-grams."""
+"""How much each part of the LEV counts beside the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LR, STEPS = 0.05, 200
 
 
 def fit_part_scale(distances: Tensor, same: Tensor) -> Tensor:
-    """Squared distances (P, parts), truth (P) -> factors (parts) for vectors, under which the distance of both parts
+    """Squared distances (P, parts), truth (P) -> factors (parts) for vectors, under which the distance of all parts
     together tells most: a logistic regression with weights that are not negative."""
     spread = distances.std(0).clamp_min(1e-9)
     x, centre = distances / spread, (distances / spread).mean(0)

@@ -5,6 +5,10 @@ Gradients on all weights from a random start end far below.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -16,28 +20,53 @@ from .discriminant import Scatter, discriminants, group_means
 
 SPREAD = 0.4  # standard deviation of the projections: where tanh is nearly linear
 SHRINKS = (0.1, 0.3, 0.6, 0.9, 1.0)  # tried: how much depends on the number of authors and of dimensions
+SCALES = np.linspace(0.05, 1, 20).tolist()  # tried: of the share of the variance that is between authors
 SOURCE_WEIGHT = 10.0  # of what sources differ in
 
 
-def fit_plda(bfs: BFS, levs: Tensor, author: np.ndarray, source: np.ndarray, held_out: LabelledPairs) -> None:
-    """Fit BFS to LEVs (N, L) of known authors and sources; how far to shrink is chosen on held-out pairs."""
+class Sample(NamedTuple):
+    """LEVs of known authors and sources."""
 
-    def fit(shrink: float) -> float:
-        variance, share = _project(bfs, levs, author, source, shrink)
-        return _settle(bfs, variance, share, held_out)
-
-    fit(min(SHRINKS, key=fit))
+    levs: Tensor  # (N, L)
+    author: np.ndarray  # (N)
+    source: np.ndarray  # (N)
 
 
 @torch.no_grad()
-def _project(
-    bfs: BFS, levs: Tensor, author: np.ndarray, source: np.ndarray, shrink: float
-) -> tuple[np.ndarray, np.ndarray]:
+def fit_plda(bfs: BFS, everyone: Sample, folds: Sequence[tuple[Sample, LabelledPairs]]) -> list[BFS]:
+    """Fit BFS to everyone. How far to shrink and to scale is chosen on the folds: pairs, and all LEVs by other authors.
+    Returns what was learnt from these, in the same way, for each fold."""
+    losses = np.zeros((len(SHRINKS), len(SCALES)))
+    tried: list[list[tuple[BFS, _Spread]]] = []
+    for others, pairs in folds:
+        tried.append([])
+        for row, shrink in enumerate(SHRINKS):
+            one = copy.deepcopy(bfs)
+            spread = _project(one, others, shrink)
+            tried[-1].append((one, spread))
+            for at, scale in enumerate(SCALES):
+                _settle(one, spread, scale)
+                losses[row, at] += float(F.binary_cross_entropy_with_logits(one.log_ratio(pairs.pair), pairs.same))
+    n, k = (int(best) for best in np.unravel_index(losses.argmin(), losses.shape))
+    for of_fold in tried:
+        _settle(*of_fold[n], SCALES[k])
+    _settle(bfs, _project(bfs, everyone, SHRINKS[n]), SCALES[k])
+    return [of_fold[n][0] for of_fold in tried]
+
+
+class _Spread(NamedTuple):
+    """Of projections."""
+
+    variance: np.ndarray  # (D)
+    share: np.ndarray  # (D): of it, that is between authors
+
+
+def _project(bfs: BFS, sample: Sample, shrink: float) -> _Spread:
     """Project LEVs on the directions that tell authors of one source apart best.
 
     `shrink` draws both covariances towards multiples of the identity: at 1 the score is a plain distance.
-    Returns the variance of the projections (D) and the share of it that is between authors (D).
     """
+    levs, author, source = sample
     y = levs.double().cpu().numpy()
     scatter = Scatter.of(y, author, source)
     identity = np.eye(y.shape[1])
@@ -52,7 +81,7 @@ def _project(
     )
     projection = projection * (SPREAD / scale)
     mean = scatter.source_means.mean(0)
-    bfs.projection.weight[0] = torch.from_numpy(projection).float()
+    bfs.projection.weight[0] = torch.from_numpy(projection).half().float()  # as it will be shipped
     bfs.projection.bias[0] = -torch.from_numpy(mean @ projection).float()
     bfs.mean.zero_()
     z = np.tanh((y - mean) @ projection)
@@ -61,22 +90,12 @@ def _project(
     noise_variance = np.square(z - authors[own]).sum(0) / max(1, len(z) - len(authors))
     variance = np.square(z - sources[home]).mean(0)
     share = np.clip((variance - noise_variance) / variance, 0.01, 0.99)
-    return variance, (1 - shrink) * share + shrink * share.mean()
+    return _Spread(variance, (1 - shrink) * share + shrink * share.mean())
 
 
-@torch.no_grad()
-def _settle(bfs: BFS, variance: np.ndarray, share: np.ndarray, pairs: LabelledPairs) -> float:
-    """Scale the between-author share so that the posterior fits pairs best; returns its cross-entropy.
-
-    With the variance kept, this is a temperature that leaves the score an exact likelihood ratio.
-    """
-
-    def put(scale: float) -> float:
-        between = scale * share
-        bfs.within[0] = torch.diag(torch.from_numpy(-0.5 * np.log((1 - between) * variance)).float())
-        bfs.between[0] = torch.diag(torch.from_numpy(-0.5 * np.log(between * variance)).float())
-        return float(F.binary_cross_entropy_with_logits(bfs.log_ratio(pairs.pair), pairs.same))
-
-    loss, best = min((put(scale), scale) for scale in np.linspace(0.05, 1, 39).tolist())
-    put(best)
-    return loss
+def _settle(bfs: BFS, spread: _Spread, scale: float) -> None:
+    """Scale the between-author share: with the variance kept, a temperature that leaves the score an exact likelihood
+    ratio."""
+    between = scale * spread.share
+    bfs.within[0] = torch.diag(torch.from_numpy(-0.5 * np.log((1 - between) * spread.variance)).float())
+    bfs.between[0] = torch.diag(torch.from_numpy(-0.5 * np.log(between * spread.variance)).float())

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..network.scores import BFS, UAL, Told
+from ..network.scores import UAL, Told
 from .calibration import LabelledPairs
 from .optimiser import Optimiser
 
 MAX_TRUST = 4.0  # by how much BFS may move the logit
-RIDGES = (1e-4, 1e-3, 1e-2)  # tried
+RIDGE = 1e-5
 KIND_RIDGE = 1e-3
 SURE = 4.0
 LR = 0.03
-STEPS_PER_LOOK = 10  # at the held-out pairs
 
 
 class _Start(nn.Module):
@@ -30,10 +26,10 @@ class _Start(nn.Module):
         self.trust, self.bias = nn.Parameter(torch.tensor(0.4)), nn.Parameter(torch.tensor(0.0))
         self.weights = nn.Parameter(torch.zeros(size))
 
-    def forward(self, data: _Data) -> Tensor:
-        """-> p(same author) (P)"""
-        s, trust = data.x @ self.weights + self.bias, self.trust.clamp(0, MAX_TRUST)
-        p = data.p_bfs * torch.sigmoid(s + trust) + (1 - data.p_bfs) * torch.sigmoid(s - trust)
+    def forward(self, x: Tensor, p_bfs: Tensor) -> Tensor:
+        """Evidence (P, E), p_BFS (P) -> p(same author) (P)"""
+        s, trust = x @ self.weights + self.bias, self.trust.clamp(0, MAX_TRUST)
+        p = p_bfs * torch.sigmoid(s + trust) + (1 - p_bfs) * torch.sigmoid(s - trust)
         return p.clamp(1e-6, 1 - 1e-6)
 
     @torch.no_grad()
@@ -44,13 +40,6 @@ class _Start(nn.Module):
         ual.logits.weight.mul_(0.01)
         # (j, i): towards "different" in the first row, "same" in the second
         ual.logits.bias[0] = torch.stack([trust, -trust, -trust, trust]) / 2
-
-
-@dataclass(frozen=True)
-class _Data:
-    x: Tensor  # (P, E)
-    p_bfs: Tensor  # (P)
-    same: Tensor  # (P)
 
 
 @torch.no_grad()
@@ -81,29 +70,17 @@ def fit_kind(ual: UAL, pairs: LabelledPairs, steps: int = 200) -> None:
         ual.kind.weight[0, :, 0], ual.kind.bias[0, 0] = weights, bias
 
 
-def fit_ual(ual: UAL, bfs: BFS, pairs: LabelledPairs, held_out: LabelledPairs, steps: int = 300) -> float:
-    """Fit what matters most of UAL: how far to trust BFS, and what the evidence says.
-
-    The ridge, and when to stop, are chosen on held-out pairs; returns their cross-entropy.
-    """
+def fit_ual(ual: UAL, pairs: LabelledPairs, p_bfs: Tensor, steps: int = 600) -> None:
+    """Fit what matters most of UAL: how far to trust BFS, which says p_bfs (1, P), and what the evidence says. BFS must
+    not know the authors of the pairs."""
     assert ual.told is not None
     fit_told(ual.told, pairs)
     fit_kind(ual, pairs)
     with torch.no_grad():
-        seen, unseen = (_Data(ual.told(each.pair)[0], bfs(each.pair)[0], each.same[0]) for each in (pairs, held_out))
-    best, chosen = math.inf, _Start(seen.x.shape[1]).to(seen.x.device)
-    state = chosen.state_dict()
-    for ridge in RIDGES:
-        start = _Start(seen.x.shape[1]).to(seen.x.device)
-        optimiser = Optimiser(start.parameters())
-        for step in range(1, steps + 1):
-            loss = F.binary_cross_entropy(start(seen), seen.same) + ridge * start.weights.square().sum()
-            optimiser.step(loss, LR)
-            if step % STEPS_PER_LOOK == 0:
-                with torch.no_grad():
-                    now = float(F.binary_cross_entropy(start(unseen), unseen.same))
-                if now < best:
-                    best, state = now, {name: value.clone() for name, value in start.state_dict().items()}
-    chosen.load_state_dict(state)
-    chosen.put(ual)
-    return best
+        x = ual.told(pairs.pair)[0]
+    start = _Start(x.shape[1]).to(x.device)
+    optimiser = Optimiser(start.parameters())
+    for _ in range(steps):
+        loss = F.binary_cross_entropy(start(x, p_bfs[0]), pairs.same[0])
+        optimiser.step(loss + RIDGE * start.weights.square().sum(), LR)
+    start.put(ual)

@@ -29,10 +29,13 @@ def ual_loss(confusion: Tensor, p_ual: Tensor, same: Tensor, beta: float) -> Ten
 
 
 class Heads(Protocol):
-    """What learns from pairs of embeddings: a network's, or the topic probe's."""
+    """What learns from pairs of embeddings: a network's, the topic probe's, or a fold's."""
 
-    bfs: BFS
-    ual: UAL
+    @property
+    def bfs(self) -> BFS: ...
+
+    @property
+    def ual(self) -> UAL: ...
 
 
 def head_losses(heads: Heads, pair: EmbeddingPair, same: Tensor, ual_beta: float) -> tuple[Tensor, Tensor, Tensor]:

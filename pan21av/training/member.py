@@ -25,7 +25,7 @@ from ..network.network import Network
 from ..network.ngram_part import NgramPart
 from ..runtime.device import choose_device
 from .calibration import fewest_in_cohort
-from .fit_ngrams import fit_ngrams, n_features
+from .fit_ngrams import LAYOUT, fit_ngrams, n_features
 from .prepared import Prepared
 from .settings import Settings
 from .sources import n_known
@@ -109,11 +109,16 @@ def fitted(settings: Settings) -> tuple[str, ...]:
 def full_model(settings: Settings, prepared: Prepared) -> ModelConfig:
     """What is shipped. A small corpus may have fewer n-grams, and texts for a cohort, than the settings ask for."""
     pool = prepared.vocabulary.ngrams
-    features = n_features(pool, settings.ngrams) if settings.model.ngram_dim and pool is not None else 0
+    features = layout_features = 0
+    if settings.model.ngram_dim and pool is not None:
+        features = n_features(pool, settings.ngrams)
+        layout_features = n_features(pool, settings.ngrams, LAYOUT) if settings.model.layout_dim else 0
     return replace(
         settings.model,
         ngram_features=features,
         ngram_dim=min(settings.model.ngram_dim, features),
+        layout_features=layout_features,
+        layout_dim=min(settings.model.layout_dim, layout_features),
         kinds=_kinds(settings, prepared) if features else 0,
         cohort=min(settings.calibration.cohort, fewest_in_cohort(prepared, settings.data.source_share)),
     )
@@ -126,7 +131,7 @@ def _kinds(settings: Settings, prepared: Prepared) -> int:
 
 
 def _stage_one(task: MemberTask, prepared: Prepared, device: torch.device, log: Log) -> None:
-    """Train the encoder, fit the n-gram part, and leave what stage two builds on."""
+    """Train the encoder, fit what comes from frequencies, and leave what stage two builds on."""
     settings, history = task.settings, []
     state: dict[str, Tensor] = {}
     began = time.perf_counter()
@@ -139,9 +144,13 @@ def _stage_one(task: MemberTask, prepared: Prepared, device: torch.device, log: 
         history = one.state.history
         began = time.perf_counter() - sum(record["seconds"] for record in history)
     if settings.model.ngram_dim:
-        part = NgramPart(1, full_model(settings, prepared))
-        fit_ngrams(part, prepared, settings.ngrams, task.seed)
-        named = {f"ngrams.{name}": tensor[0] for name, tensor in part.state_dict().items()}
+        model = full_model(settings, prepared)
+        parts = {"ngrams": NgramPart(1, model)}
+        fit_ngrams(parts["ngrams"], prepared, settings.ngrams, task.seed)
+        if model.layout_dim:
+            parts["layout"] = NgramPart(1, model.of_layout)
+            fit_ngrams(parts["layout"], prepared, settings.ngrams, task.seed, LAYOUT)
+        named = {f"{name}.{key}": t[0] for name, part in parts.items() for key, t in part.state_dict().items()}
         state |= {name: tensor for name, tensor in named.items() if not name.startswith(fitted(settings))}
     seconds = time.perf_counter() - began
     keep_stage_one(task, member_files(state, fitted(settings))["stage1"], seconds, history)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ..data import layout
 from ..data.ngrams import (
     CLASSES,
     SHAPE_BITS,
@@ -84,6 +85,12 @@ def build_pool(types: Sequence[str], sources: Sequence[Tokens], settings: NgramS
         tuple(grams[i] for i in _ranked(shares)[: settings.pool_letters]),
         shapes(settings.pool_shapes) if settings.pool_shapes else (),
     )
+
+
+def common_layout(sources: Sequence[Tokens], limit: int) -> tuple[str, ...]:
+    """From the symbols of documents' layout, of each source."""
+    found, share = _sparse_shares(sources, layout.gram_numbers)
+    return tuple(map(layout.gram_of, found[_ranked(share)[:limit]].tolist()))
 
 
 def _sound(name: str) -> bool:

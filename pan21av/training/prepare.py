@@ -24,17 +24,17 @@ from ..runtime.parallel import usable_cores
 from .corpus import read_corpus
 from .drawings import draw, draw_fixed
 from .limits import MAX_DOCUMENTS, learn_limits
-from .ngram_pool import DOCUMENTS_PER_SOURCE, build_pool
+from .ngram_pool import DOCUMENTS_PER_SOURCE, build_pool, common_layout
 from .prepared import MANIFEST, SPLITS, TRAIN, VALIDATE, Prepared
 from .sampling import Catalogue, split_documents
 from .settings import Settings
 from .streams import Stream, numpy_stream
-from .tokenising import JOURNAL, TOKENS, tokenise
+from .tokenising import JOURNAL, LAYOUT, TOKENS, tokenise
 from .word_vectors import read_vectors
 
 log = logging.getLogger("pan21av")
 
-FORMAT = 6
+FORMAT = 7
 MIN_AUTHORS = 4  # with two documents or more, in each part of the split
 MIN_PAIRS = 4  # of validation, and of development
 HASHED_PER_READ = 1 << 20
@@ -69,10 +69,11 @@ def prepare(
         building,
         corpus=fingerprint,
         tokeniser=options.tokeniser,
+        layout=settings.model.layout_dim > 0,
         min_tokens=options.min_tokens,
         workers=workers or usable_cores(),
     )
-    catalogue, offsets = found.catalogue, np.array(found.offsets)
+    catalogue, offsets, layout_offsets = found.catalogue, np.array(found.offsets), np.array(found.layout_offsets)
     types, sources = list(found.types), list(found.sources)
     del found  # the numbers of millions of types are needed no more
     split = split_documents(catalogue, options.split == "topics", options.train_share, numpy_stream(seed, Stream.SPLIT))
@@ -82,12 +83,13 @@ def prepare(
         options.drawing, catalogue, calibration, validation, rng, options.max_pairs, options.validation_draws
     )
     _check_enough(catalogue, split, fixed, settings)
-    vocabulary = _write_types(types, catalogue, offsets, building, training, settings, seed)
+    vocabulary = _write_types(types, catalogue, offsets, layout_offsets, building, training, settings, seed)
     if vectors is not None:
         table, known = read_vectors(vectors, vocabulary, settings.model.word_dim, options.vector_spread)
         np.save(building / "vectors.npy", table)
         log.info("word vectors for %s of %s words", f"{known:,}", f"{len(vocabulary.words):,}")
-    arrays: dict[str, Any] = {"offsets": offsets, "split": split, **fixed, **vars(catalogue)}
+    arrays: dict[str, Any] = {"offsets": offsets, "layout_offsets": layout_offsets, "split": split}
+    arrays |= {**fixed, **vars(catalogue)}
     np.savez(building / "documents.npz", **arrays)
     summary = {
         "fingerprint": fingerprint,
@@ -121,6 +123,7 @@ def _fingerprint(files: Sequence[Path | None], settings: Settings, seed: int) ->
     if model.ngram_dim:
         names = [name for name in asdict(settings.ngrams) if name.startswith("pool") or name == "anchors"]
         depends["ngrams"] = {name: getattr(settings.ngrams, name) for name in names}
+        depends["layout"] = model.layout_dim > 0
     digest.update(orjson.dumps(depends))
     return digest.hexdigest()
 
@@ -134,8 +137,8 @@ def _sha256(file: Path) -> bytes:
 
 
 def _write_types(
-    types: list[str], catalogue: Catalogue, offsets: np.ndarray, folder: Path, training: np.ndarray,
-    settings: Settings, seed: int,
+    types: list[str], catalogue: Catalogue, offsets: np.ndarray, layout_offsets: np.ndarray, folder: Path,
+    training: np.ndarray, settings: Settings, seed: int,
 ) -> Vocabulary:  # fmt: skip
     """The vocabulary of the training documents, and what every token type is in it."""
     counts = _count_types(folder, offsets, training, len(types))
@@ -149,6 +152,10 @@ def _write_types(
         sample = [rng.permutation(documents)[:DOCUMENTS_PER_SOURCE] for documents in mine]
         read = partial(_tokens_of, np.memmap(folder / TOKENS, dtype=np.int32, mode="r"), offsets)
         pool = build_pool(types, [[read(d) for d in documents] for documents in sample], settings.ngrams)
+        if settings.model.layout_dim:
+            typed = partial(_tokens_of, np.memmap(folder / LAYOUT, dtype=np.uint8, mode="r"), layout_offsets)
+            layouts = [[typed(d) for d in documents] for documents in sample]
+            pool = replace(pool, layout=common_layout(layouts, settings.ngrams.pool_layout))
         vocabulary = replace(vocabulary, ngrams=pool)
     (folder / "vocab.json").write_bytes(vocabulary.to_json())
     words, chars = vocabulary.ids(types, settings.model.chars_per_token)

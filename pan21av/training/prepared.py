@@ -18,7 +18,7 @@ from ..data.fitness import Limits
 from ..data.vocabulary import Vocabulary
 from .drawings import draw
 from .sampling import Catalogue
-from .tokenising import TOKENS
+from .tokenising import LAYOUT, TOKENS
 
 TRAIN, CALIBRATE, VALIDATE = 0, 1, 2
 SPLITS = {"training": TRAIN, "calibration": CALIBRATE, "validation": VALIDATE}
@@ -35,12 +35,13 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Prepared:
-    """Tokens stay on disk, and are read when they are asked for: mapped pages would count as a member's memory, and
-    PAN20's fill gigabytes."""
+    """Tokens and layout stay on disk, and are read when they are asked for: mapped pages would count as a member's
+    memory, and PAN20's fill gigabytes."""
 
     folder: Path
     model: ModelConfig
-    offsets: np.ndarray  # (documents + 1)
+    offsets: np.ndarray  # (documents + 1), of tokens
+    layout_offsets: np.ndarray  # (documents + 1), of symbols of layout; all 0 where it is not read
     type_words: np.ndarray  # (types) word ids
     type_chars: np.ndarray  # (types, chars_per_token) character ids
     catalogue: Catalogue
@@ -67,6 +68,7 @@ class Prepared:
             folder,
             model,
             arrays["offsets"],
+            arrays["layout_offsets"],
             np.load(folder / "type_words.npy", mmap_mode="r"),
             np.load(folder / "type_chars.npy", mmap_mode="r"),
             Catalogue(*(arrays[name] for name in ("author", "topic", "work", "source"))),
@@ -126,9 +128,24 @@ class Prepared:
         end = min(start + min(span.tokens, self.model.max_tokens), int(self.offsets[span.document + 1]))
         return np.fromfile(self.folder / TOKENS, dtype=np.int32, count=end - start, offset=4 * start)
 
-    def count_ngrams(self, documents: Sequence[np.ndarray]) -> np.ndarray:
-        """Token types (n) of each -> relative frequencies (documents, pool)."""
-        return self.vocabulary.counter.count(self._type_table, documents)
+    def layout_of(self, span: Span) -> np.ndarray:
+        """The symbols (n) of its layout: as large a part of the document's as its tokens are, and at the same place."""
+        tokens, symbols = self.length(span.document), np.diff(self.layout_offsets[span.document :][:2])[0]
+        last = min(span.first + min(span.tokens, self.model.max_tokens), tokens)
+        start, end = span.first * symbols // tokens, last * symbols // tokens
+        first = int(self.layout_offsets[span.document] + start)
+        return np.fromfile(self.folder / LAYOUT, dtype=np.uint8, count=int(end - start), offset=first)
+
+    def count_ngrams(self, spans: Sequence[Span]) -> tuple[np.ndarray, np.ndarray]:
+        """-> relative frequencies (spans, pool) and tokens read (spans)"""
+        tokens = [self.tokens_of(span) for span in spans]
+        return self._counted(tokens, [[span] for span in spans]), np.array([len(t) for t in tokens])
+
+    def _counted(self, tokens: Sequence[np.ndarray], spans: Sequence[Sequence[Span]]) -> np.ndarray:
+        layouts = None
+        if self.vocabulary.ngrams is not None and self.vocabulary.ngrams.layout:
+            layouts = [np.concatenate([self.layout_of(span) for span in document]) for document in spans]
+        return self.vocabulary.counter.count(self._type_table, tokens, layouts)
 
     def batch(self, spans: Sequence[Span], config: ModelConfig) -> Batch:
         """What a network of `config` reads; types renumbered for this batch."""
@@ -141,5 +158,5 @@ class Prepared:
         types, ids = np.unique(np.concatenate(parts), return_inverse=True)
         documents = np.split(ids.astype(np.int32), np.cumsum([len(p) for p in parts])[:-1])
         words, chars = self.type_words[types].astype(np.int64), self.type_chars[types].astype(np.int32)
-        ngrams = self.count_ngrams(parts) if config.ngram_dim else None
+        ngrams = self._counted(parts, spans) if config.ngram_dim else None
         return make_batch(words, chars, documents, config, ngrams, [[len(text) for text in d] for d in texts])

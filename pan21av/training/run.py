@@ -197,8 +197,9 @@ def _assemble(
     tasks: list[MemberTask], prepared: Prepared, identity: dict[str, Any], output: Path, notes: str, seconds: float
 ) -> dict[str, Any]:
     results, scores = [task.result for task in tasks], member_scores(tasks)
-    calibration = learn_calibration(scores, prepared)
-    report = ensemble_report(scores, prepared, known_sources(tasks, len(prepared.sources)), calibration)
+    knows = known_sources(tasks, len(prepared.sources))
+    calibration = learn_calibration(scores, prepared, knows)
+    report = ensemble_report(scores, prepared, knows, calibration)
     provenance = {
         "version": __version__,
         **identity,

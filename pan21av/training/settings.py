@@ -94,11 +94,13 @@ class NgramSettings:
     pool_triples: int = 5000
     pool_letters: int = 5000
     pool_shapes: int = 3000  # how somebody punctuates
+    pool_layout: int = 3000  # how somebody types, where model.layout_dim says that it is read
     words: int = 700
     pairs: int = 500
     triples: int = 300
     letters: int = 700
     shapes: int = 250
+    layout: int = 700
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,7 @@ class HeadSettings:
     batch: int = 40  # pairs, as in stage one
     lr: float = 1e-3  # falls to a tenth
     ual_beta: float = 0.03  # weight of the confusion matrices' entropy, less than the paper's
-    dropout: float = 0.0  # of LEVs before BFS, and of UAL's hidden layer
-    sharpen: float = 0.0  # UAL's logits times 1 + this, where the kind of text is surely familiar: see UAL
+    dropout: float = 0.0  # of UAL's hidden layer
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,8 @@ class Settings:
             raise ValueError("model.kinds follows from the corpus; see data.source_share")
         if self.model.ngram_features:
             raise ValueError("model.ngram_features follows from the corpus; see [ngrams]")
+        if self.model.layout_features:
+            raise ValueError("model.layout_features follows from the corpus; see [ngrams]")
         if not self.heads.epochs and (self.model.ngram_dim or not self.model.encoder_dim):
             raise ValueError("model.ngram_dim needs heads.epochs: the scores of stage one know the encoder only")
         if not 0 < self.data.source_share <= 1:
@@ -249,7 +252,7 @@ def _updated(name: str, section: Any, entries: Mapping[str, Any]) -> Any:
 SHIPPED = NAMED / "default.toml"
 # Suits a CPU: a smaller encoder, begun by contrast, n-grams beside it, scores fitted to authors it never saw.
 _COMPACT = Settings(
-    model=ModelConfig(word_dim=100, ngram_dim=256, bfs_dim=100),
+    model=ModelConfig(word_dim=100, ngram_dim=256, layout_dim=64, bfs_dim=100),
     data=DataSettings(
         tokeniser=DEFAULT,
         unique_texts=False,
@@ -264,8 +267,8 @@ _COMPACT = Settings(
     contrastive=ContrastiveSettings(epochs=10, steps=32, max_windows=40, dml_weight=0.3, lr_end=2e-4),
     pairs=PairSettings(epochs=2, max_windows=48, min_windows=8, per_source=400, clip_per="tensor", init="scaled"),
     calibration=CalibrationSettings(cohort=600, views=3, draws=8, per_source=80),
-    heads=HeadSettings(epochs=3, lr=2e-4, sharpen=1.5),
-    abstention=AbstentionSettings(epochs=20, batch=60, lr_fall_epochs=0, clip=0.0, strange=2.5, share=0.12),
+    heads=HeadSettings(epochs=8, batch=400),
+    abstention=AbstentionSettings(epochs=10, batch=60, lr_fall_epochs=0, clip=0.0, strange=2.5, share=0.12),
 )
 PRESETS = {
     "paper": Settings(),

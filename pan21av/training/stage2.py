@@ -29,7 +29,7 @@ from .calibration import (
 from .ensemble_scale import out_of_fold
 from .fit_kinds import fit_kinds
 from .fit_parts import fit_part_scale
-from .heads import fit_heads
+from .heads import fit_heads, unfitted
 from .known_texts import known_scores
 from .prepared import CALIBRATE, Prepared, Span
 from .sampling import FOR_SCORES, draw_pairs, per_source
@@ -84,6 +84,7 @@ class StageTwo:
         known = self.calibration.known(pairs).repeat(n_views)
         self.validation = LabelledPairs(self._validation_pairs(None, n_views), same, known)
         self.whole_pairs = self.validation.pair[: len(pairs)]
+        self.folds = unfitted(network, self.calibration)  # until `run` fits them
 
     def _populations(self, rng: np.random.Generator, texts: int | None = None) -> dict[int, Population]:
         """One for each source, of `texts` texts or of any number."""
@@ -129,10 +130,10 @@ class StageTwo:
     def run(self, log: Log) -> dict[str, Any]:
         """Fits in place; returns eps and the validation figures of every step (whole texts)."""
         if self.settings.heads.epochs:
-            fit_heads(self.network, self.calibration, self.settings.heads, log, self._ual_figures)
+            self.folds = fit_heads(self.network, self.calibration, self.settings.heads, log, self._ual_figures)
         eps = fit_o2d2(
-            self.network, self.calibration, self.validation, self.settings.abstention, log, self.checkpoint
-        )  # fmt: skip
+            self.network, self.calibration, self.folds, self.validation, self.settings.abstention, log, self.checkpoint
+        )
         with torch.no_grad():
             columns = dict(
                 zip(SCORES, self.network.score(self.whole_pairs).stacked()[:, 0].double().numpy(), strict=True)
@@ -159,7 +160,8 @@ class StageTwo:
             columns["familiar"] = familiar[0].cpu().numpy()
         widths = self.network.config.lev_parts
         if len(widths) > 1:
-            for name, part in zip(("encoder", "ngrams"), self.whole_pairs.squares[0].split(widths, -1), strict=True):
+            squares = self.whole_pairs.squares[0].split(widths, -1)
+            for name, part in zip(self.network.config.part_names, squares, strict=True):
                 columns[f"distance_{name}"] = part.sum(-1).cpu().numpy()
 
         def add(pair: EmbeddingPair, mark: str) -> None:
@@ -181,6 +183,6 @@ class StageTwo:
             for size in SIZES:
                 add(self._validation_pairs(self._populations(rng, size), 1), f"+{size}")
         if self.settings.heads.epochs:
-            columns["fold_ual"], columns["fold_o2d2"] = out_of_fold(self.network, self.calibration)
+            columns["fold_ual"], columns["fold_o2d2"] = out_of_fold(self.network, self.calibration, self.folds)
             columns |= known_scores(self.network, self.prepared)
         return columns

@@ -24,6 +24,7 @@ class Stream(IntEnum):
     NGRAM_POOL = 8
     SCALE_PAIRS = 9  # of COHORT_SEED
     KNOWN_TEXTS = 31  # of COHORT_SEED
+    FOLDS = 33  # of COHORT_SEED
     # of a member's seed
     STAGE_ONE_WEIGHTS = 10
     NGRAMS = 11
@@ -31,9 +32,7 @@ class Stream(IntEnum):
     STANDARDISATION = 13
     STAGE_TWO_WEIGHTS = 20
     VIEWS = 21
-    HALVES = 22
     HEAD_PAIRS = 23
-    HELD_OUT_PAIRS = 24
     HEAD_EPOCH = 25
     O2D2_WEIGHTS = 26
     O2D2_EPOCH = 27
@@ -41,6 +40,7 @@ class Stream(IntEnum):
     POPULATIONS = 29
     USUAL = 30
     KINDS = 32
+    LAYOUT = 34
 
 
 COHORT_SEED = 12  # one cohort for all ensembles of a corpus: only the members' embeddings of it differ

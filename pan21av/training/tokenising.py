@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +24,7 @@ from .sampling import Catalogue
 
 log = logging.getLogger("pan21av")
 
-TOKENS, JOURNAL = "tokens.i32", "journal.jsonl"
+TOKENS, LAYOUT, JOURNAL = "tokens.i32", "layout.u8", "journal.jsonl"
 TEXTS_PER_TASK = 16
 TASKS_AHEAD_PER_WORKER = 4
 TASKS_PER_ENTRY = 64  # 1,024 documents: what a kill can lose
@@ -56,12 +56,14 @@ class Tokenised:
     sources: _Numbers = field(default_factory=_Numbers)
     labels: list[tuple[int, int, int, int]] = field(default_factory=list)  # author, topic, work, source
     offsets: list[int] = field(default_factory=lambda: [0])  # (documents + 1)
+    layout_offsets: list[int] = field(default_factory=lambda: [0])  # the same of symbols of layout
     read: int = 0  # documents of the corpus, the short ones included
 
     def add(self, document: Document, tokens: Tokens) -> np.ndarray:
         """The token types (n) of a document, which is the next."""
         ids = np.array([self.types[token] for token in tokens.types], dtype=np.int32)[tokens.ids]
         self.offsets.append(self.offsets[-1] + len(ids))
+        self.layout_offsets.append(self.layout_offsets[-1] + len(tokens.layout))
         work = self.works[f"{document.author}\0{document.work}"] if document.work else -1
         names = self.authors[document.author], self.topics[document.topic], work, self.sources[document.source]
         self.labels.append(names)
@@ -117,8 +119,9 @@ class _Journal:
             numbers: _Numbers = getattr(found, name)
             numbers.update(zip(entry[name], range(len(numbers), len(numbers) + len(entry[name])), strict=True))
         found.labels += [tuple(label) for label in entry["labels"]]
-        for length in entry["lengths"]:
-            found.offsets.append(found.offsets[-1] + length)
+        for offsets, lengths in ((found.offsets, "lengths"), (found.layout_offsets, "symbols")):
+            for length in entry[lengths]:
+                offsets.append(offsets[-1] + length)
         found.read = entry["read"]
         self._count()
 
@@ -129,8 +132,8 @@ class _Journal:
         """What came since the last entry."""
         found, first = self.found, self._written["labels"]
         entry: dict[str, Any] = {name: getattr(found, name).since(self._written[name]) for name in NAMES}
-        lengths = np.diff(found.offsets[first:]).tolist()
-        self._append({"read": found.read, **entry, "labels": found.labels[first:], "lengths": lengths})
+        entry |= {"labels": found.labels[first:], "lengths": np.diff(found.offsets[first:]).tolist()}
+        self._append({"read": found.read, **entry, "symbols": np.diff(found.layout_offsets[first:]).tolist()})
         self._count()
 
     def _append(self, entry: dict[str, Any]) -> None:
@@ -143,36 +146,44 @@ class _Journal:
 
 
 def tokenise(
-    documents: Iterator[Document], folder: Path, *, corpus: str, tokeniser: str, min_tokens: int, workers: int
-) -> Tokenised:
-    """Token types of every long enough document to tokens.i32. `corpus` names all that this depends on."""
+    documents: Iterator[Document], folder: Path, *, corpus: str, tokeniser: str, layout: bool, min_tokens: int,
+    workers: int,
+) -> Tokenised:  # fmt: skip
+    """Token types of every long enough document to tokens.i32, and symbols of its layout, if that is read, to
+    layout.u8. `corpus` names all that this depends on."""
     journal = _Journal(folder, corpus)
     journal.open()
     found = journal.found
     if found.read:
         log.info("going on after %s documents that are tokenised already", f"{found.read:,}")
-    encode = partial(encode_all, tokeniser=tokeniser, mend=find_tokeniser(tokeniser).mends)
+    encode = partial(encode_all, tokeniser=tokeniser, mend=find_tokeniser(tokeniser).mends, layout=layout)
     rest = islice(documents, found.read, None)
     jobs = ((chunk, [document.text for document in chunk]) for chunk in _chunks(rest))
-    with closing(journal), worker_pool(workers) as pool, (folder / TOKENS).open("ab") as out:
+    with (
+        closing(journal), worker_pool(workers) as pool, (folder / TOKENS).open("ab") as out,
+        (folder / LAYOUT).open("ab") as typed,
+    ):  # fmt: skip
         out.truncate(4 * found.offsets[-1])
+        typed.truncate(found.layout_offsets[-1])
         encoded = ordered_map(encode, jobs, pool, ahead=TASKS_AHEAD_PER_WORKER * workers)
         for number, (chunk, tokens) in enumerate(encoded, 1):
             for document, of_document in zip(chunk, tokens, strict=True):
                 if len(of_document.ids) >= min_tokens:
                     out.write(found.add(document, of_document).data)
+                    typed.write(of_document.layout.data)
             found.read += len(chunk)
             if number % TASKS_PER_ENTRY == 0:
-                _keep(out, journal)
-        _keep(out, journal)
+                _keep([out, typed], journal)
+        _keep([out, typed], journal)
     if not found.labels:
         raise InputError(f"no document has {min_tokens} tokens or more")
     return found
 
 
-def _keep(out: BinaryIO, journal: _Journal) -> None:
-    out.flush()
-    os.fsync(out.fileno())
+def _keep(files: Sequence[BinaryIO], journal: _Journal) -> None:
+    for file in files:
+        file.flush()
+        os.fsync(file.fileno())
     journal.write()
 
 

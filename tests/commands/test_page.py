@@ -6,12 +6,13 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from support import TINY, TINY_LIGHT, prose, write_random_ensemble
+from support import TINY, TINY_FULL, TINY_LIGHT, prose, tiny_vocabulary, write_random_ensemble
 
 from pan21av.commands.page import render
-from pan21av.commands.reading import Habit
+from pan21av.commands.reading import READABLE, TYPED, Habit
 from pan21av.commands.topic import masked_verdict
-from pan21av.data.tokeniser import DEFAULT, SPACES
+from pan21av.data.masking import Masking
+from pan21av.data.tokeniser import DEFAULT, SPACES, encode_all
 from pan21av.verdict import CAUTION, Note, Verdict, verdicts
 from pan21av.verifier import Verifier
 
@@ -191,25 +192,44 @@ def test_nobody_was_asked(page_of):
 # ---- habits, and ensembles without encoder ----
 
 
-def test_habits_are_data(verifier, monkeypatch):
-    """Words of a text may be mark-up."""
-    found = [Habit("<u>the</u>", 12.34, 0.0, 5.06)], [Habit("…ing & of", 1.0, 2.0, 3.0)]
-    monkeypatch.setattr("pan21av.commands.page.habits", lambda *_: found)
-    seen = Page(render(verifier, ASKED, ("one", "two"), ("a", "b")))
+@pytest.fixture
+def page_with(verifier, monkeypatch):
+    """The page of a pair with these habits of words and of typing."""
+
+    def with_habits(of_words, typed):
+        found = {READABLE: of_words, TYPED: typed}
+        monkeypatch.setattr("pan21av.commands.page.habits", lambda _, __, views=READABLE: found[views])
+        return Page(render(verifier, ASKED, ("one", "two"), ("a", "b")))
+
+    return with_habits
+
+
+def test_habits_are_data(page_with):
+    """Words of a text may be mark-up, and so may its signs."""
+    of_words = [Habit("<u>the</u>", 12.34, 0.0, 5.06)], [Habit("…ing & of", 1.0, 2.0, 3.0)]
+    typed = [Habit("␣<u>(word)", 7.0, 8.0, 9.0)], [Habit("&␣", 4.0, 5.0, 6.0)]
+    seen = page_with(of_words, typed)
     assert not seen.all("u")
-    common, apart = seen.text.split("Habits")[1].split("Different")
+    habits, typing = seen.text.split("Habits")[1].split("Typing")
+    common, apart = habits.split("Different")
     assert re.search(r"In common.*<u>the</u>\s*12\.3\s*0\.0\s*5\.1", common)
     assert re.search(r"…ing & of\s*1\.0\s*2\.0\s*3\.0", apart)
+    common, apart = typing.split("Different")
+    assert re.search(r"In common.*␣<u>\(word\)\s*7\.0\s*8\.0\s*9\.0", common)
+    assert re.search(r"&␣\s*4\.0\s*5\.0\s*6\.0", apart)
 
 
-def test_habits_that_are_not_worth_showing(verifier, monkeypatch):
-    monkeypatch.setattr("pan21av.commands.page.habits", lambda *_: ([], []))
-    seen = Page(render(verifier, ASKED, ("one", "two"), ("a", "b")))
-    assert seen.text.count("Nothing worth showing.") == 2
+def test_habits_that_are_not_worth_showing(page_with):
+    """Two lists of words, and two of typing where the ensemble reads how a text is typed."""
+    for typed, lists in ((([], []), 4), (None, 2)):
+        seen = page_with(([], []), typed)
+        assert seen.text.count("Nothing worth showing.") == lists
+        assert ("Typing" in seen.text) == (typed is not None)
 
 
 def test_no_habits_where_nobody_reads_ngrams(page):
     assert "Habits" not in Page(page).text
+    assert "Typing" not in Page(page).text
 
 
 @pytest.fixture(scope="module")
@@ -226,6 +246,7 @@ def test_a_page_without_encoder(light_page):
     assert not light_page.ranks("w")
     assert "Most attended words" not in light_page.text
     assert "Habits" in light_page.text
+    assert "Typing" in light_page.text
     # Texts are data here, too.
     assert len(light_page.all("script")) <= 1
     assert not light_page.all("u")
@@ -267,3 +288,17 @@ def test_with_content_words_exchanged(tmp_path, monkeypatch):
     assert f"Content words exchanged{found.verdict.probability:.3f}" in seen
     assert f"({found.share:.0%} of the tokens)" in seen
     assert "exchanged" not in Page(render(verifier, Verdict.unusable(3), ("a", "b"), ("a", "b"))).text
+
+
+@pytest.mark.parametrize("config", [TINY_FULL, TINY_LIGHT], ids=["full", "light"])
+def test_with_content_words_exchanged_a_text_is_typed_as_it_was(tmp_path, config):
+    """Where nothing is exchanged, nothing else changes, however the texts are typed."""
+    verifier = Verifier.load(write_random_ensemble(tmp_path / "tiny", config=config), threads=1)
+    typed, plain = "“It  was\n\nthe, of…” " * 9, '"It was the , of ..." ' * 9
+    one, other = encode_all([typed, plain])
+    assert one.words == other.words
+    assert Masking(tiny_vocabulary()).mask(one.words, 0) == (one.words, 0)  # it keeps all words that it knows so well
+    found = masked_verdict(verifier, (typed, prose(1)))
+    assert found.share == 0
+    np.testing.assert_array_equal(found.verdict.scores, verifier.verify(typed, prose(1)).scores)
+    assert not np.array_equal(found.verdict.scores, masked_verdict(verifier, (plain, prose(1))).verdict.scores)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support import TINY, TINY_FULL, TINY_LIGHT, WORDS, prose, tiny_pool, write_random_ensemble
 
-from pan21av.commands.reading import SHOWN_HABITS, habits, readable_names, readings
+from pan21av.commands.reading import SHOWN_HABITS, TYPED, habits, readable_names, readings
 from pan21av.config import ModelConfig
 from pan21av.data.ngrams import Pool
 from pan21av.verifier import Verifier
@@ -74,11 +74,21 @@ def test_an_ensemble_without_encoder_attends_to_nothing(tmp_path):
 def test_no_habits_without_ngrams(verifier):
     _, batch = readings(verifier, ["the of", "it"])
     assert habits(verifier, batch) is None
+    assert habits(verifier, batch, TYPED) is None
+
+
+def test_no_typing_without_layout(tmp_path):
+    config = replace(TINY_FULL, layout_dim=0, layout_features=0)
+    verifier = Verifier.load(write_random_ensemble(tmp_path / "ngrams", config=config), threads=1)
+    _, batch = readings(verifier, ["the, of", "it"])
+    assert habits(verifier, batch, TYPED) is None
+    assert habits(verifier, batch) is not None
 
 
 def all_of(pool: Pool) -> ModelConfig:
     """A network whose members read all n-grams of a pool."""
-    return replace(TINY_FULL, ngram_features=len(pool))
+    of_tokens = len(pool) - len(pool.layout)
+    return replace(TINY_FULL, ngram_features=of_tokens, layout_features=len(pool.layout))
 
 
 def test_habits_by_hand(tmp_path):
@@ -94,6 +104,23 @@ def test_habits_by_hand(tmp_path):
     for habit in common + apart:
         row = tiny_pool().words.index(habit.name)
         usual = verifier.network.ngrams.background[:, row].mean()
+        assert habit.usual == pytest.approx(1000 * float(usual), rel=1e-5)
+
+
+def test_typing_by_hand(tmp_path):
+    """Among 1,000 words and signs, of which there are seven and five; words alone are not shown."""
+    verifier = Verifier.load(write_random_ensemble(tmp_path / "layout", config=all_of(tiny_pool())), threads=1)
+    # word ,· word ,· word ¶ word; Name word ·· word .·
+    _, batch = readings(verifier, ("the, of, it\nis", "The of  it."))
+    common, apart = habits(verifier, batch, TYPED)
+    found = {habit.name: (round(habit.first), round(habit.second)) for habit in common + apart}
+    assert found == {
+        ",␣": (286, 0), "(word),␣(word)": (286, 0), "(line end)": (143, 0), "(wide gap)": (0, 200), ".␣": (0, 200),
+    }  # fmt: skip
+    part, first = verifier.network.layout, tiny_pool().views["layout"].start
+    for habit in common + apart:
+        row = first + readable_names(tiny_pool())[first:].index(habit.name)
+        usual = part.background[part.index == row].mean()
         assert habit.usual == pytest.approx(1000 * float(usual), rel=1e-5)
 
 
@@ -148,10 +175,37 @@ def test_names_that_a_reader_understands():
         ("the <word-short-ing>", ", <Name-long->", "<word-short-> <word-middle->", "<number> <b>"),
         ("the <word-long-> <CAPITALS>", "<sign> <Name-middle-s> the"),
         ("th",),
+        layout=(",·", "word", "Name word"),
     )
     names = readable_names(pool)
     assert len(names) == len(pool)
     assert names[pool.views["words"]] == ["the", "of"]
     assert names[pool.views["pairs"]] == ["the …ing", ", (Name)", "(short word) (word)", "(number) <b>"]
     assert names[pool.views["triples"]] == ["the (long word) (CAPITALS)", "(sign) …s the"]
-    assert len(set(names)) == len(names)
+    assert names[pool.views["layout"]] == [",␣", "", ""]
+    shown = [name for name in names if name]
+    assert len(set(shown)) == len(shown) == 2 + 4 + 2 + 1
+
+
+@pytest.mark.parametrize(
+    ("gram", "name"),
+    [
+        ("word", ""),
+        ("number Name CAPITALS word", ""),
+        (".·", ".␣"),
+        ("·,", "␣,"),
+        ("word ,· word", "(word),␣(word)"),
+        ("word ' word", "(word)'(word)"),
+        ("·“ Name CAPITALS", "␣“(Name)␣(CAPITALS)"),
+        (",· ·—· number", ",␣—␣(number)"),  # one blank, which both signs know of
+        (".· ¶ Name", ".(line end)(Name)"),  # no blank, but the end of the line
+        ("word ¶¶ word", "(word)(blank line)(word)"),
+        ("¶¶¶", "(blank lines)"),
+        ("!· ·· word", "!(wide gap)(word)"),
+        ("< word >", "<(word)>"),
+        ("·sign· word", "␣(sign)␣(word)"),  # one that has no symbol of its own
+    ],
+)
+def test_typing_as_a_reader_understands_it(gram, name):
+    pool = Pool((), (), (), (), (), layout=(gram,))
+    assert readable_names(pool)[pool.views["layout"]] == [name]

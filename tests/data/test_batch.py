@@ -8,6 +8,7 @@ from support import TINY, TINY_FULL, WORDS, tiny_pool, tiny_vocabulary
 
 from pan21av.config import ModelConfig
 from pan21av.data.batch import batch_of, make_batch, window_spans
+from pan21av.data.layout import layout
 from pan21av.data.tokeniser import Tokens
 
 documents = st.lists(
@@ -60,6 +61,26 @@ def test_ngrams_where_somebody_reads_them():
     cut = batch_of([Tokens.of(["the"] * TINY.window_tokens + ["of"] * 9)], vocabulary, limited)
     assert cut.tokens.tolist() == [TINY.window_tokens]
     assert cut.ngrams[0, :2].tolist() == [1, 0]
+
+
+def test_every_document_has_its_own_layout():
+    """Of the same tokens, typed in three ways; where nobody knows how, there is nothing."""
+    tokens = ["The", ",", "of", "it"]
+    known = [Tokens.of(tokens, layout=layout(text)) for text in ("The, of\n\nit", "The , of it", "The,of it")]
+    found = batch_of([*known, Tokens.of(tokens)], tiny_vocabulary(), TINY_FULL).ngrams
+    where = tiny_pool().views["layout"]
+    grams = [tiny_pool().layout.index(gram) for gram in ("word", "Name", ",·", "word word")]
+    np.testing.assert_allclose(
+        found[:, where][:, grams],
+        [
+            np.array([2, 1, 1, 0]) / 5,  # Name ,· word ¶¶ word
+            np.array([2, 1, 0, 1]) / 4,  # Name ·,· word word
+            np.array([2, 1, 0, 1]) / 4,  # Name , word word
+            np.zeros(4),
+        ],
+    )
+    assert not found[3, where].any()
+    assert (found[:, : where.start] == found[0, : where.start]).all()
 
 
 @given(documents)

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support import TINY_FULL, tiny_pool, tiny_vocabulary
+from support import TINY_FULL, needs_native, tiny_pool, tiny_vocabulary
 
 from pan21av.data import counting
 from pan21av.data.batch import batch_of
 from pan21av.data.counting import Counter, library
+from pan21av.data.layout import SYMBOLS
 from pan21av.data.ngrams import CLASSES, MAX_GAP, Pool
 from pan21av.data.tokeniser import Tokens
-
-needs_native = pytest.mark.skipif(library() is None, reason="the native library was not built")
 
 # Words that differ in one rule only, marks, and characters for which upper, lower and title case are odd.
 ODD = [
@@ -37,6 +36,7 @@ POOL = Pool(
      "__", "a_", "a_b", "a\ufffeb", "ς_", "σς", "ʰa"),
     ("word word", "Name word", "CAPITALS CAPITALS", "I number", "i , .", "sign sign sign", ". . . .", "word 's word",
      "' \" ! ; word", "word word word word word word", "Name , word word word .", "sign word"),
+    ("word", ".·", "·“ Name", "¶¶ word", "word ,· word word word", "sign ··"),
 )  # fmt: skip
 
 
@@ -59,18 +59,20 @@ def native():
 
 
 @needs_native
-@given(st.lists(st.lists(TOKENS, max_size=40), max_size=4))
-@example([[token] for token in ODD])
-@example([ODD, ODD[::-1], ODD[::2]])
-@example([["the", "and", "the"], ["the", "and"], ["the"], []])
-@example([["\ud83d", "\ude00"], ["😀"]])  # two halves are not a whole
-def test_native_and_plain_are_the_same(native, texts):
+@given(st.lists(st.lists(TOKENS, max_size=40), max_size=4), st.binary(max_size=60))
+@example([[token] for token in ODD], b"")
+@example([ODD, ODD[::-1], ODD[::2]], bytes([0, 0, 11, 0, 0, 0]))
+@example([["the", "and", "the"], ["the", "and"], ["the"], []], bytes([0, 18, 0, 0, 0, 11, 17]))
+@example([["\ud83d", "\ude00"], ["😀"]], b"")  # two halves are not a whole
+def test_native_and_plain_are_the_same(native, texts, typed):
     types, documents = documents_of(texts)
-    found = native.count(native.analyse(types), documents)
+    symbols = np.frombuffer(typed, dtype=np.uint8) % len(SYMBOLS)
+    layouts = [symbols[at:] for at in range(len(texts))]
+    found = native.count(native.analyse(types), documents, layouts)
     assert found.dtype == np.float32
     assert found.shape == (len(texts), len(POOL))
-    for row, text in zip(found, texts, strict=True):
-        np.testing.assert_array_equal(row, POOL.count(text))
+    for row, text, symbols in zip(found, texts, layouts, strict=True):
+        np.testing.assert_array_equal(row, POOL.count(text, symbols))
 
 
 @needs_native

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support import TINY, tiny_pool, tiny_vocabulary
 
 from pan21av.data.batch import batch_of
+from pan21av.data.layout import SYMBOLS
 from pan21av.data.ngrams import (
     CLASSES,
     GAP_BINS,
@@ -157,6 +158,7 @@ POOL = Pool(
     ("<word-short-s> and <Name-short->", "the the the", "<word-short-> , the"),
     ("th", "at", "_c", "at_", "he_", "zz"),
     ("word ,", "word word", "Name word , word word word", "Name word .", "I I"),
+    ("word", ",· word", "¶¶", "Name ,· word ¶¶ Name"),
 )
 
 
@@ -171,10 +173,10 @@ def shares(*counts: int, of: int) -> list[float]:
 def test_views_follow_each_other():
     bounds = [(where.start, where.stop) for where in POOL.views.values()]
     assert tuple(POOL.views) == VIEWS
-    assert [stop - start for start, stop in bounds] == [3, 4 + 87, 3, 3, 6, 45, 16, 5]
+    assert [stop - start for start, stop in bounds] == [3, 4 + 87, 3, 3, 6, 45, 16, 5, 4]
     assert bounds[0][0] == 0
     assert all(one[1] == other[0] for one, other in pairwise(bounds))
-    assert len(POOL) == bounds[-1][1] == 172
+    assert len(POOL) == bounds[-1][1] == 176
 
 
 def test_a_sentence_by_hand():
@@ -200,6 +202,17 @@ def test_a_sentence_by_hand():
     assert view(POOL, counts, "lengths") == lengths
     # Name word , word word word Name word . : over the nine tokens.
     assert view(POOL, counts, "shapes") == shares(1, 2, 1, 1, 0, of=9)
+    # Tokens alone do not say how they were typed.
+    assert view(POOL, counts, "layout") == [0] * 4
+
+
+def test_layout_stands_beside_the_tokens_and_changes_nothing_of_them():
+    """Over symbols, of which a text has other numbers than of tokens: "Yes, no" and "Well", a blank line between."""
+    tokens = ["Yes", ",", "no", "Well"]
+    typed = np.array([SYMBOLS.index(symbol) for symbol in ("Name", ",·", "word", "¶¶", "Name")], dtype=np.uint8)
+    counts, alone = POOL.count(tokens, typed), POOL.count(tokens)
+    assert view(POOL, counts, "layout") == shares(1, 1, 1, 1, of=5)
+    assert all(view(POOL, counts, name) == view(POOL, alone, name) for name in VIEWS if name != "layout")
 
 
 def test_gaps_of_marks_that_come_again():
@@ -273,6 +286,10 @@ def changed(**fields) -> Pool:
         ({"shapes": ("word word word word word word word",)}, "is no n-gram of shapes"),
         ({"shapes": ("word the",)}, "'word the' is no n-gram of shapes"),
         ({"shapes": ("word  ,",)}, "is no n-gram of shapes"),
+        ({"layout": ("word", "word")}, "list some layout twice"),
+        ({"layout": ("the",)}, "'the' is no n-gram of layout"),
+        ({"layout": ("word , · word",)}, "is no n-gram of layout"),
+        ({"layout": ("word word word word word word",)}, "is no n-gram of layout"),
     ],
 )
 def test_pools_that_are_refused(fields, message):
@@ -298,17 +315,11 @@ def test_lists_that_are_none(name, value):
 
 
 def test_a_list_that_is_missing():
-    for name in set(Pool.FIELDS) - {"shapes"}:
+    for name in Pool.FIELDS:
         values = as_lists()
         del values[name]
         with pytest.raises(ValueError, match=f"{name} of the n-grams must be"):
             Pool.from_dict(values)
-
-
-def test_ensembles_of_before_have_no_shapes():
-    values = as_lists()
-    del values["shapes"]
-    assert Pool.from_dict(values) == changed(shapes=())
 
 
 # ---- in a vocabulary ----

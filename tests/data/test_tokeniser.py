@@ -5,12 +5,14 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support import SHARED, needs_shared
 
 from pan21av.data import tokeniser as tokeniser_module
+from pan21av.data.layout import SYMBOLS, layout
 from pan21av.data.tokeniser import (
     CHARS_PER_TOKEN,
     DEFAULT,
@@ -19,6 +21,7 @@ from pan21av.data.tokeniser import (
     UNREADABLE,
     Tokens,
     encode_all,
+    encode_documents,
     find_tokeniser,
     unify,
 )
@@ -169,3 +172,66 @@ def test_how_much_was_read():
     # Of 100 equal words, but seen are 5 tokens' worth of characters only.
     long = default.encode("word " * 100, 4).notes["cut"]
     assert long == "only its beginning was read: 4 tokens, 4% of it"
+
+
+# ---- how a text was typed ----
+
+
+def typed(tokens: Tokens) -> str:
+    return " ".join(SYMBOLS[number] for number in tokens.layout)
+
+
+def test_layout_is_of_the_text_before_it_is_cut_into_tokens():
+    """Whose tokens are the same; and only where somebody asks."""
+    texts = ["“Yes”—he  said…", '"Yes" -- he said ...']
+    one, other = encode_all(texts, layout=True)
+    assert one.words == other.words == ['"', "Yes", '"', "--", "he", "said", "..."]
+    assert typed(one) == "·“ Name ” — word ·· word …·"
+    assert typed(other) == '·" Name "· ·- -· word word ·. . .·'
+    assert all(len(tokens.layout) == 0 for tokens in encode_all(texts))
+
+
+def test_layout_of_a_text_in_which_nothing_can_be_read():
+    (tokens,) = encode_all(["\u200b"], layout=True)
+    assert (tokens.words, typed(tokens)) == ([UNREADABLE], "")
+
+
+@given(st.lists(st.sampled_from(["a", "Bc", "12", "(", ".", ","]), max_size=40), st.integers(1, 20))
+def test_no_more_layout_is_read_than_tokens(words, limit):
+    """Up to the last one that is read."""
+    (tokens,) = encode_all([" ".join(words)], SPACES, limit, layout=True)
+    np.testing.assert_array_equal(tokens.layout, layout(" ".join(words[:limit])))
+
+
+def test_layout_beyond_the_limit_is_not_read():
+    """Of a text that is longer than what is looked at."""
+    beginning = "One, two\nthree. "
+    (tokens,) = encode_all([20 * beginning + 10_000 * "UNREAD! "], limit=10, layout=True)
+    assert tokens.words == ["One", ",", "two", "three", "."] * 2
+    assert typed(tokens) == "Name ,· word ¶ word .· Name ,· word ¶ word .·"
+
+
+def test_layout_is_of_no_more_than_tokens_are_looked_for_in():
+    blanks = " " * CHARS_PER_TOKEN * 6
+    (tokens,) = encode_all([blanks + "unread, UNREAD!"], limit=5, layout=True)
+    assert (tokens.types, len(tokens.layout)) == ([UNREADABLE], 0)
+
+
+def test_layout_is_of_the_mended_text():
+    """What is not the author's was not typed by the author."""
+    page = "<p>One, two.</p>\n<p>Three.</p>"
+    mended, _ = default.repaired(page)
+    assert "<" not in mended
+    found, raw = (encode_all([page], mend=mend, layout=True)[0] for mend in (True, False))
+    np.testing.assert_array_equal(found.layout, layout(mended))
+    np.testing.assert_array_equal(raw.layout, layout(page))
+
+
+def test_layouts_of_several_texts_follow_each_other():
+    """Each is cut by itself; no end of a line is typed between them."""
+    ((*each,),) = encode_documents([["One, two.\n", "three! four five", "  “Six” "]], limit=4, layout=True)
+    joined = Tokens.join(each)
+    assert [typed(tokens) for tokens in each] == ["Name ,· word .·", "word !· word word", "·“ Name ”·"]
+    assert typed(joined) == "Name ,· word .· word !· word word ·“ Name ”·"
+    assert joined.words == ["One", ",", "two", ".", "three", "!", "four", "five", '"', "Six", '"']
+    assert typed(Tokens.join(each[:1])) == typed(each[0])

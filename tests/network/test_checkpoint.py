@@ -86,7 +86,7 @@ def test_each_file_holds_what_its_stage_made(tmp_path):
     stage1, stage2 = (
         parse_safetensors((folder / f"member-01.stage{n}.safetensors").read_bytes()) for n in (1, 2)
     )  # fmt: skip
-    assert {name.partition(".")[0] for name in stage1} == {"encoder", "metric", "ngrams"}
+    assert {name.partition(".")[0] for name in stage1} == {"encoder", "metric", "ngrams", "layout"}
     kinds = {"ngrams.kinds.weight", "ngrams.kinds.centres"}
     assert {name.partition(".")[0] for name in stage2.keys() - kinds} == {
         "dml", "bfs", "ual", "o2d2", "cohort", "part_scale",
@@ -94,9 +94,12 @@ def test_each_file_holds_what_its_stage_made(tmp_path):
     assert kinds <= stage2.keys()
     assert stage1.keys() | stage2.keys() == one_state(TINY_FULL).keys()
     halved = {name for name, tensor in (stage1 | stage2).items() if tensor.dtype is torch.float16}
-    large = {"ngrams.weight", "ngrams.kinds.weight", "cohort.texts"}
+    large = {"ngrams.weight", "layout.weight", "ngrams.kinds.weight", "cohort.texts", "bfs.projection.weight"}
     assert halved == {n for n in stage1 if n.startswith("encoder.")} | large
-    assert {name for name, tensor in stage1.items() if not tensor.is_floating_point()} == {"ngrams.index"}
+    assert {name for name, tensor in stage1.items() if not tensor.is_floating_point()} == {
+        "ngrams.index",
+        "layout.index",
+    }
 
 
 def test_scores_that_stage_one_trained_stay_in_its_file(tmp_path):
@@ -146,13 +149,13 @@ def test_saving_fails_whole(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda i: i.update(format=99), "has format 99; this version reads format 5"),
+        (lambda i: i.update(format=99), "has format 99; this version reads format 6"),
         (lambda i: i.pop("format"), "has format None"),
         (lambda i: i.update(tokeniser="other"), "unknown tokeniser 'other'"),
         (lambda i: i["members"].pop(), "odd number of members"),
         (lambda i: i.update(members=[]), "no members"),
         (lambda i: i.update(members=i["members"] * 334), "more than 999"),
-        (lambda i: i.update(format=2), "has format 2; this version reads format 5"),
+        (lambda i: i.update(format=5), "has format 5; this version reads format 6"),
         (lambda i: i["model"].update(encoder_dim=8), "size mismatch"),
         (lambda i: i["model"].update(encoder_dim=10**9), "encoder_dim"),
         (lambda i: i["model"].update(encoder_dim=0), "encoder_dim and model.ngram_dim must not both be 0"),

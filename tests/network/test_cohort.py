@@ -1,5 +1,7 @@
 """How documents lie to a cohort, against plain loops."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from pan21av.data.batch import batch_of
 from pan21av.data.tokeniser import encode_all
 from pan21av.network.cohort import MIN_DEVIATION, TOP_K, cohort_measures, nearest_tenth
 
-TEXTS = ["the cat was here and it is not that", "but they had a house in the sea", "of of of"]
+TEXTS = ["The cat was  here and\nit is not that", "but they had, a house in the sea", "of of of"]
 
 
 def plain_measures(y: np.ndarray, cohort: np.ndarray) -> list[float]:
@@ -69,23 +71,28 @@ def test_no_documents_no_measures():
 
 
 def plain_comparable(network, projected: np.ndarray, m: int) -> list[np.ndarray]:
-    """The parts of one member's vector as they are compared: n-grams at length one, each part by its weight."""
-    projected = projected[: network.config.lev_dim].astype(float)
-    *encoder, ngrams = np.split(projected, np.cumsum(network.config.lev_parts)[:-1])
-    parts = [*encoder, ngrams / np.sqrt((ngrams**2).sum())]
+    """The parts of one member's vector as they are compared: layout and n-grams at length one, each part by its
+    weight."""
+    config = network.config
+    sizes = [config.encoder_dim, config.layout_dim, config.ngram_dim]
+    encoder, *counted = np.split(projected[: sum(sizes)].astype(float), np.cumsum(sizes)[:-1])
+    parts = [part for part in (encoder, *(each / np.sqrt((each**2).sum()) for each in counted)) if len(part)]
     scale = [1.0] if network.part_scale is None else network.part_scale[m].tolist()
     return [factor * part for factor, part in zip(scale, parts, strict=True)]
 
 
-@pytest.mark.parametrize("config", [TINY_FULL, TINY_LIGHT], ids=["full", "light"])
+NGRAMS_ALONE = replace(TINY_LIGHT, layout_dim=0, layout_features=0)
+
+
+@pytest.mark.parametrize("config", [TINY_FULL, TINY_LIGHT, NGRAMS_ALONE], ids=["full", "light", "ngrams alone"])
 def test_the_network_measures_every_document_against_its_own_members_cohort(config):
     """Part by part, and texts of the cohort are made comparable as the documents are."""
     network = random_network(3, config)
-    batch = batch_of(encode_all(TEXTS), tiny_vocabulary(), config)
+    batch = batch_of(encode_all(TEXTS, layout=True), tiny_vocabulary(), config)
     projected, embedding = network.project(batch), network.embed(batch)
     parts = len(config.lev_parts)
     assert embedding.parts == config.lev_parts
-    assert embedding.tokens.tolist() == [9, 8, 3]
+    assert embedding.tokens.tolist() == [9, 9, 3]
     assert embedding.cohort.shape == (3, 3, parts, 3)
     for m in range(3):
         others = [plain_comparable(network, text.numpy(), m) for text in network.cohort.texts[m]]

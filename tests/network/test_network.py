@@ -2,13 +2,14 @@
 texts, dropout masks."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import TINY, TINY_FULL, TINY_LIGHT, random_network, tiny_vocabulary
+from support import TINY, TINY_FULL, TINY_LIGHT, random_network, tiny_pool, tiny_vocabulary
 
 from pan21av.data.batch import Batch, batch_of
 from pan21av.data.tokeniser import encode_all
@@ -25,15 +26,16 @@ TEXTS = [
     "the cat was here and it is not that, but they had a house! " * 3,
     "but they had a house in the sea " * 7,
     "of of of",
-    "what? - you and I are not here for this. " * 12,
+    "What?  - you and I are\nnot here for this. " * 12,
 ]
 SCORES = ("dml", "bfs", "ual", "o2d2", "confusion")
-CONFIGS = {"plain": TINY, "full": TINY_FULL, "light": TINY_LIGHT}
+NGRAMS_ALONE = replace(TINY_LIGHT, layout_dim=0, layout_features=0)
+CONFIGS = {"plain": TINY, "full": TINY_FULL, "light": TINY_LIGHT, "ngrams alone": NGRAMS_ALONE}
 every_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 
 
 def batch(config=TINY, texts=TEXTS) -> Batch:
-    return batch_of(encode_all(texts), tiny_vocabulary(), config)
+    return batch_of(encode_all(texts, layout=True), tiny_vocabulary(), config)
 
 
 # ---- members ----
@@ -101,7 +103,7 @@ def test_an_embedding_does_not_depend_on_the_batch(config):
 def test_the_papers_network_is_told_nothing_besides():
     """One part, taken as it is; UAL reads squared differences, O2D2 those and squared sums."""
     network = random_network(2, TINY)
-    assert network.ngrams is network.cohort is network.part_scale is None
+    assert network.ngrams is network.layout is network.cohort is network.part_scale is None
     assert network.ual.told is network.ual.direct is network.o2d2.told is None
     assert network.ual.hidden.weight.shape == (2, 9, 18)
     assert network.o2d2.layers[0].weight.shape == (2, 2 * 9 + 4, 60)
@@ -117,20 +119,47 @@ def test_the_papers_network_is_told_nothing_besides():
 
 def test_a_light_network_has_no_encoder():
     network = random_network(2, TINY_LIGHT)
-    assert network.encoder is network.metric is network.part_scale is None
-    assert {name.split(".")[0] for name in network.state_dict()} == {"ngrams", "cohort", "dml", "bfs", "ual", "o2d2"}
+    assert network.encoder is network.metric is None
+    assert {name.split(".")[0] for name in network.state_dict()} == {
+        "ngrams", "layout", "part_scale", "cohort", "dml", "bfs", "ual", "o2d2",
+    }  # fmt: skip
     network.use_dropout(Dropout(0.1, 0.1, 0.1, 0.1, 0.1))
     embedding = network.embed(batch(TINY_LIGHT))
-    torch.testing.assert_close(embedding.vectors.norm(dim=-1), torch.ones(2, 4))
-    # Nothing but the n-grams counts: words and letters may be any.
+    for part, where in enumerate((slice(0, 3), slice(3, 7))):
+        lengths = network.part_scale[:, part, None].expand(2, 4)
+        torch.testing.assert_close(embedding.vectors[..., where].norm(dim=-1), lengths)
+    # Nothing but frequencies counts: words and letters may be any.
     blind = batch(TINY_LIGHT)
     blind = replace(blind, words=torch.zeros_like(blind.words), chars=torch.zeros_like(blind.chars))
     assert torch.equal(network.embed(blind).vectors, embedding.vectors)
     pair = embedding.pair([0, 1], [2, 3])
-    assert pair.evidence.shape == (2, 2, n_evidence(1))
-    assert network.ual.hidden.weight.shape == (2, n_evidence(1), 60)
+    assert pair.evidence.shape == (2, 2, n_evidence(2))
+    assert network.ual.hidden.weight.shape == (2, n_evidence(2), 60)
     for name in SCORES:
         assert torch.isfinite(getattr(network.score(pair), name)).all(), name
+
+
+def test_ngrams_alone_are_one_part_that_needs_no_scale():
+    network = random_network(2, NGRAMS_ALONE)
+    assert network.encoder is network.layout is network.part_scale is None
+    embedding = network.embed(batch(NGRAMS_ALONE))
+    assert embedding.parts == (4,)
+    torch.testing.assert_close(embedding.vectors.norm(dim=-1), torch.ones(2, 4))
+    assert embedding.pair([0], [1]).evidence.shape == (2, 1, n_evidence(1))
+
+
+def test_typing_moves_the_part_of_layout_alone():
+    """The same tokens with other blanks, quotes and ends of lines."""
+    network = random_network(2, TINY_FULL)
+    typed = ["“It is” not\n\nthat… or, is it", '"It  is" not that ... or , is it']
+    assert len({tuple(read.words) for read in encode_all(typed)}) == 1
+    vectors = network.embed(batch(TINY_FULL, typed)).vectors
+    assert torch.equal(vectors[:, 0, :5], vectors[:, 1, :5])
+    assert (vectors[:, 0, 5:8] - vectors[:, 1, 5:8]).norm(dim=-1).min() > 1e-3
+    # In a random network the part of n-grams has drawn some of layout, too.
+    network.ngrams.weight[network.ngrams.index >= tiny_pool().views["layout"].start] = 0
+    vectors = network.embed(batch(TINY_FULL, typed)).vectors
+    assert torch.equal(vectors[:, 0, 8:], vectors[:, 1, 8:])
 
 
 def test_a_network_with_ngrams_and_no_cohort():
@@ -143,16 +172,18 @@ def test_a_network_with_ngrams_and_no_cohort():
     assert network.score(embedding.pair([0], [1])).ual.shape == (2, 1)
 
 
-def test_parts_count_by_their_scale():
+@pytest.mark.parametrize(("part", "where"), [(0, slice(0, 5)), (1, slice(5, 8)), (2, slice(8, 12))])
+def test_parts_count_by_their_scale(part, where):
     """Twice the scale is four times the squared distance, of that part alone, to the cohort as well."""
     network = random_network(2, TINY_FULL)
     before = network.embed(batch(TINY_FULL))
-    network.part_scale[:, 1] *= 2
+    network.part_scale[:, part] *= 2
     after = network.embed(batch(TINY_FULL))
-    assert torch.equal(after.vectors[..., :5], before.vectors[..., :5])
-    torch.testing.assert_close(after.vectors[..., 5:], 2 * before.vectors[..., 5:])
-    assert torch.equal(after.cohort[:, :, 0], before.cohort[:, :, 0])
-    torch.testing.assert_close(after.cohort[:, :, 1], 4 * before.cohort[:, :, 1])
+    vectors, cohort = before.vectors.clone(), before.cohort.clone()
+    vectors[..., where] *= 2
+    cohort[:, :, part] *= 4
+    torch.testing.assert_close(after.vectors, vectors)
+    torch.testing.assert_close(after.cohort, cohort)
     assert torch.equal(after.norm, before.norm)
 
 
@@ -160,54 +191,61 @@ def test_parts_count_by_their_scale():
 
 
 def plain_part(mine: np.ndarray, mean: np.ndarray, texts: int, scale: float) -> tuple[np.ndarray, float]:
-    """An n-gram part without what is usual in a population of so many texts: ten of them are believed half."""
+    """A part of frequencies without what is usual in a population of so many texts: ten of them are believed half."""
     rest = mine.astype(float) - texts / (texts + 10) * mean.astype(float)
     length = np.sqrt((rest**2).sum())
     return scale * rest / length, float(np.log(length))
 
 
-@pytest.mark.parametrize("config", [TINY_FULL, TINY_LIGHT], ids=["full", "light"])
+@pytest.mark.parametrize("config", [TINY_FULL, TINY_LIGHT, NGRAMS_ALONE], ids=["full", "light", "ngrams alone"])
 @pytest.mark.parametrize("texts", [1, 10, 300])
 def test_what_is_usual_in_a_population_is_taken_off(config, texts):
+    """Off the part of layout and off that of n-grams, each by itself."""
     network = random_network(3, config)
     projected = network.project(batch(config))
-    others = torch.randn(3, texts, 4, generator=torch.Generator().manual_seed(1))
-    mean = others.double().mean(1)
+    layout, ngrams, last = config.layout_dim, 4, len(config.lev_parts) - 1
+    others = torch.randn(3, texts, layout + ngrams, generator=torch.Generator().manual_seed(1))
     found = network.embed(batch(config), Population(others))
-    for m in range(3):
-        scale = 1.0 if network.part_scale is None else float(network.part_scale[m, 1])
-        cohort = np.stack(
-            [plain_part(t.numpy()[-4:], mean[m].numpy(), texts, scale)[0] for t in network.cohort.texts[m]]
-        )
+    # Which part of the vector each is, where it stands in it, and where in what is known of the population.
+    kept = config.encoder_dim
+    places = [(last, slice(kept + layout, None), slice(layout, None))]
+    if layout:
+        places.append((last - 1, slice(kept, kept + layout), slice(layout)))
+    for m, (part, where, columns) in product(range(3), places):
+        scale = 1.0 if network.part_scale is None else float(network.part_scale[m, part])
+        mean = others[m, :, columns].double().mean(0).numpy()
+        cohort = np.stack([plain_part(t.numpy()[where], mean, texts, scale)[0] for t in network.cohort.texts[m]])
+        crowd = [plain_part(t.numpy(), mean, texts, scale)[0] for t in others[m, :, columns]]
         for d in range(4):
-            mine = projected[m, d, : config.lev_dim].numpy()[-4:]
-            expected, log_length = plain_part(mine, mean[m].numpy(), texts, scale)
-            np.testing.assert_allclose(found.vectors[m, d, -4:], expected, rtol=1e-5, atol=1e-6)
-            assert float(found.norm[m, d]) == pytest.approx(log_length, abs=1e-5)
+            mine = projected[m, d, : config.lev_dim].numpy()[where]
+            expected, log_length = plain_part(mine, mean, texts, scale)
+            np.testing.assert_allclose(found.vectors[m, d, where], expected, rtol=1e-5, atol=1e-6)
             # Of the cohort's texts too.
             squares = np.sort(((cohort - expected) ** 2).sum(1))
             measures = [squares[:TOP_K].mean(), squares.mean(), squares.std()]
-            assert found.cohort[m, d, -1].tolist() == pytest.approx(measures, rel=1e-4)
-            # And of its own, the nearest tenth of which is told.
-            crowd = [plain_part(t.numpy(), mean[m].numpy(), texts, scale)[0] for t in others[m]]
-            squares = sorted(((expected - other) ** 2).sum() for other in crowd)
-            nearest = np.mean(squares[: max(1, texts // 10)])
-            assert float(found.neighbours[m, d]) == pytest.approx(nearest, rel=1e-4, abs=1e-6)
+            assert found.cohort[m, d, part].tolist() == pytest.approx(measures, rel=1e-4)
+            if part == last:
+                assert float(found.norm[m, d]) == pytest.approx(log_length, abs=1e-5)
+                # And of its own, the nearest tenth of which is told.
+                squares = sorted(((expected - other) ** 2).sum() for other in crowd)
+                nearest = np.mean(squares[: max(1, texts // 10)])
+                assert float(found.neighbours[m, d]) == pytest.approx(nearest, rel=1e-4, abs=1e-6)
     assert found.population.tolist() == [pytest.approx(texts / (texts + 10))] * 4
 
 
 def test_a_population_says_nothing_of_the_encoder():
     network = random_network(2, TINY_FULL)
-    alone, known = (network.embed(batch(TINY_FULL), p) for p in (None, Population(torch.ones(2, 50, 4))))
+    alone, known = (network.embed(batch(TINY_FULL), p) for p in (None, Population(torch.ones(2, 50, 7))))
     assert torch.equal(alone.vectors[..., :5], known.vectors[..., :5])
     assert torch.equal(alone.cohort[:, :, 0], known.cohort[:, :, 0])
-    assert not torch.allclose(alone.vectors[..., 5:], known.vectors[..., 5:], atol=1e-2)
+    for where in (slice(5, 8), slice(8, 12)):
+        assert not torch.allclose(alone.vectors[..., where], known.vectors[..., where], atol=1e-2)
     assert alone.population.tolist() == [0] * 4
 
 
 def test_what_does_not_depend_on_a_population():
     network = random_network(2, TINY_FULL)
-    alone, known = (network.embed(batch(TINY_FULL), p) for p in (None, Population(torch.ones(2, 50, 4))))
+    alone, known = (network.embed(batch(TINY_FULL), p) for p in (None, Population(torch.ones(2, 50, 7))))
     assert torch.equal(alone.strangeness, known.strangeness)
     assert torch.equal(alone.neighbours, torch.zeros(2, 4))
     assert (known.neighbours > 0).all()
@@ -224,7 +262,8 @@ def test_scores_are_symmetric_to_the_last_bit(seed, pairs, which):
     g = torch.Generator().manual_seed(seed)
     projected = torch.rand(3, 2 * pairs, config.projected_dim, generator=g) * 2 - 1
     tokens = torch.randint(1, 4000, (2 * pairs,), generator=g).float()
-    population = Population(torch.rand(3, seed % 40, 4, generator=g)) if config.ngram_dim and seed % 2 else None
+    others = torch.rand(3, seed % 40, config.counted_dim, generator=g)
+    population = Population(others) if config.ngram_dim and seed % 2 else None
     embedding = network.embedding(projected, tokens, population)
     rows = slice(0, pairs), slice(pairs, None)
     one, other = network.score(embedding.pair(*rows)), network.score(embedding.pair(*rows[::-1]))

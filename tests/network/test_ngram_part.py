@@ -1,4 +1,4 @@
-"""The n-gram part of an embedding, before anything is fitted."""
+"""The parts of an embedding that come from n-grams, before anything is fitted."""
 
 from dataclasses import replace
 
@@ -9,11 +9,13 @@ from support import TINY, TINY_FULL, random_network, tiny_pool, tiny_vocabulary
 
 from pan21av.config import ModelConfig
 from pan21av.data.batch import batch_of
+from pan21av.data.layout import layout
 from pan21av.data.tokeniser import encode_all
 from pan21av.network.ngram_part import MAX_DEVIATIONS, PRIOR_TOKENS, NgramPart, standardise
 
-TEXTS = ["the cat was here and it is not that", "but they had a house in the sea", "of of of"]
-TOKENS = (9, 8, 3)
+# Tokens with white space between, so that it is plain what they are.
+TEXTS = ["The cat was  here , and\nit is not that", "but they had\n\na house in the sea .", "of of of"]
+TOKENS = (10, 9, 3)
 
 
 def test_short_texts_stay_near_the_average():
@@ -52,38 +54,45 @@ def test_every_member_reads_its_own_ngrams():
     torch.testing.assert_close(found, torch.tensor([[[0.0, 0.2, 0.4]], [[0.5, 0.1, 0.1]]]))
 
 
-def expected_part(network, counts: np.ndarray, tokens: int, m: int) -> tuple[np.ndarray, float]:
-    """z-scores of the roots of smoothed frequencies, projected, and the distance to the nearest kind; one member, one
-    text."""
-    part = network.ngrams
+def expected_part(part: NgramPart, counts: np.ndarray, tokens: int, m: int) -> tuple[np.ndarray, float | None]:
+    """z-scores of the roots of smoothed frequencies, projected, and the distance to the nearest kind, where kinds are
+    told apart; one member, one text."""
     background, mean, scale, weight = (
         p[m].double().numpy() for p in (part.background, part.mean, part.scale, part.weight)
     )
     trusted = tokens / (tokens + PRIOR_TOKENS)
     smoothed = trusted * counts.astype(float)[part.index[m].numpy()] + (1 - trusted) * background
     z = np.clip((np.sqrt(smoothed) - mean) * scale, -MAX_DEVIATIONS, MAX_DEVIATIONS)
+    if part.kinds is None:
+        return z @ weight, None
     there = z @ part.kinds.weight[m].double().numpy()
     nearest = min(np.sqrt(((there - centre.double().numpy()) ** 2).sum()) for centre in part.kinds.centres[m])
     return z @ weight, nearest
 
 
-def test_the_second_part_of_an_embedding_literally():
+def test_the_parts_of_an_embedding_literally():
+    """The encoder's, that of layout, that of n-grams, and the distance to the nearest kind."""
     network = random_network(3, TINY_FULL)
-    batch = batch_of(encode_all(TEXTS), tiny_vocabulary(), TINY_FULL)
+    batch = batch_of(encode_all(TEXTS, layout=True), tiny_vocabulary(), TINY_FULL)
     assert batch.tokens.tolist() == list(TOKENS)
     projected, embedding = network.project(batch), network.embed(batch)
     assert embedding.vectors.shape == (3, 3, TINY_FULL.lev_dim)
     assert projected.shape == (3, 3, TINY_FULL.projected_dim)
-    assert embedding.parts == (5, 4)
+    assert embedding.parts == (5, 3, 4)
     for m in range(3):
-        of_encoder, of_ngrams = network.part_scale[m].tolist()
+        of_encoder, of_layout, of_ngrams = network.part_scale[m].tolist()
         for d, (text, tokens) in enumerate(zip(TEXTS, TOKENS, strict=True)):
-            mine, nearest = expected_part(network, tiny_pool().count(text.split()), tokens, m)
-            np.testing.assert_allclose(projected[m, d, 5:9], mine, rtol=1e-5, atol=1e-6)
-            assert float(projected[m, d, 9]) == float(embedding.strangeness[m, d]) == pytest.approx(nearest, rel=1e-5)
-            # At length one, by its weight; the length itself is kept.
+            counts = tiny_pool().count(text.split(), layout(text))
+            typed, _ = expected_part(network.layout, counts, tokens, m)
+            mine, nearest = expected_part(network.ngrams, counts, tokens, m)
+            np.testing.assert_allclose(projected[m, d, 5:8], typed, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(projected[m, d, 8:12], mine, rtol=1e-5, atol=1e-6)
+            assert float(projected[m, d, 12]) == float(embedding.strangeness[m, d]) == pytest.approx(nearest, rel=1e-5)
+            # At length one, by its weight; the length itself is kept, of n-grams.
             length = np.sqrt((mine**2).sum())
-            np.testing.assert_allclose(embedding.vectors[m, d, 5:], of_ngrams * mine / length, rtol=1e-5, atol=1e-6)
+            typed = typed / np.sqrt((typed**2).sum())
+            np.testing.assert_allclose(embedding.vectors[m, d, 5:8], of_layout * typed, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(embedding.vectors[m, d, 8:], of_ngrams * mine / length, rtol=1e-5, atol=1e-6)
             assert float(embedding.norm[m, d]) == pytest.approx(np.log(length), abs=1e-5)
             encoded = network.encoder(batch).vectors[m, d].numpy() @ network.metric.weight[m].numpy()
             theirs = np.tanh(encoded + network.metric.bias[m].numpy())
@@ -105,6 +114,8 @@ def test_a_text_that_is_as_usual_as_can_be():
         ({"ngram_dim": -1}, "ngram_dim"),
         ({"ngram_features": -1}, "ngram_features"),
         ({"ngram_features": 4097}, "ngram_features"),
+        ({"layout_dim": -1}, "layout_dim"),
+        ({"layout_features": 4097}, "layout_features"),
         ({"encoder_dim": -1}, "encoder_dim"),
         ({"ngram_dim": 2.0}, "ngram_dim"),
         ({"ngram_dim": True}, "ngram_dim"),
@@ -125,18 +136,36 @@ def test_kinds_are_told_apart_by_ngrams():
         replace(TINY, kinds=3)
 
 
-def test_parts_of_a_vector():
-    assert (ModelConfig().lev_dim, ModelConfig().lev_parts) == (60, (60,))
-    assert (TINY_FULL.lev_dim, TINY_FULL.lev_parts) == (9, (5, 4))
-    light = replace(TINY_FULL, encoder_dim=0)
-    assert (light.lev_dim, light.lev_parts) == (4, (4,))
+def test_layout_stands_beside_ngrams():
+    with pytest.raises(ValueError, match=r"model\.layout_dim stands beside n-grams: it needs model\.ngram_dim"):
+        replace(TINY, layout_dim=3)
+
+
+@pytest.mark.parametrize(
+    ("config", "names", "sizes", "counted"),
+    [
+        (ModelConfig(), ("encoder",), (60,), 0),
+        (TINY_FULL, ("encoder", "layout", "ngrams"), (5, 3, 4), 7),
+        (replace(TINY_FULL, encoder_dim=0), ("layout", "ngrams"), (3, 4), 7),
+        (replace(TINY_FULL, layout_dim=0), ("encoder", "ngrams"), (5, 4), 4),
+        (replace(TINY_FULL, encoder_dim=0, layout_dim=0), ("ngrams",), (4,), 4),
+    ],
+)
+def test_parts_of_a_vector(config, names, sizes, counted):
+    assert (config.part_names, config.lev_parts) == (names, sizes)
+    assert (config.lev_dim, config.counted_dim) == (sum(sizes), counted)
+    assert config.projected_dim == sum(sizes) + bool(config.kinds)
+
+
+def test_sizes_are_kept():
     assert "lev_dim" not in TINY_FULL.to_dict()
     assert ModelConfig.from_dict(TINY_FULL.to_dict()) == TINY_FULL
 
 
 def test_what_stage_one_trains_has_no_other_part():
     alone = replace(TINY_FULL, bfs_dim=7).encoder_alone
-    assert (alone.lev_dim, alone.lev_parts, alone.ngram_features, alone.cohort) == (5, (5,), 0, 0)
+    assert (alone.lev_dim, alone.lev_parts) == (5, (5,))
+    assert alone.ngram_features == alone.layout_features == alone.cohort == 0
     assert alone.bfs_dim == 5  # no more than there is to read
     assert TINY_FULL.encoder_alone.bfs_dim == TINY_FULL.bfs_dim
     assert TINY.encoder_alone == TINY

@@ -162,7 +162,7 @@ def some_evidence(pairs: int) -> torch.Tensor:
 @pytest.mark.parametrize("told", [0, TOLD])
 def test_ual_literally(told):
     """Hidden layer of the squares, or of evidence instead, 2 x 2 logits, softmax over the rows. Evidence also moves the
-    log odds of one author directly, whatever was decided; and where the kind of text is familiar, all count more."""
+    log odds of one author directly, whatever was decided."""
     ual = spread(UAL(2, 5, told))
     assert ual.hidden.weight.shape == ((2, TOLD, 60) if told else (2, 5, 10))
     y1, y2 = vectors(2, 7, 5)
@@ -179,9 +179,6 @@ def test_ual_literally(told):
                 odds = odds + x @ ual.direct.weight[m].numpy()[:, 0] + float(ual.direct.bias[m, 0])
                 known = 1 / (1 + math.exp(-(x @ ual.kind.weight[m].numpy()[:, 0] + float(ual.kind.bias[m, 0]))))
                 assert float(familiar[m, n]) == pytest.approx(known, rel=1e-10)
-                # Who is unsure to know the kind has odds of knowing it that count three times against sharpening.
-                surely = known**3 / (known**3 + (1 - known) ** 3)
-                odds = odds * (1 + float(ual.sharpen[m]) * surely)
             expected = 1 / (1 + np.exp(-odds))
             np.testing.assert_allclose(confusion[m, n, 1], expected, rtol=1e-8, atol=1e-12)
             np.testing.assert_allclose(confusion[m, n, 0], 1 - expected, rtol=1e-8, atol=1e-12)
@@ -234,9 +231,9 @@ def test_o2d2_is_as_certain_either_way():
     assert torch.equal(o2d2(pair, confusion, p, familiar), o2d2(pair, confusion, 1 - p, familiar))
 
 
-def test_new_scores_neither_sharpen_nor_ask_more_of_short_texts():
-    ual, o2d2 = UAL(2, 5, TOLD), O2D2(2, 5, TOLD)
-    for parameter in (ual.sharpen, o2d2.least, o2d2.strange):
+def test_new_scores_ask_no_more_of_short_texts():
+    o2d2 = O2D2(2, 5, TOLD)
+    for parameter in (o2d2.least, o2d2.strange):
         assert not parameter.any()
         assert not parameter.requires_grad
 

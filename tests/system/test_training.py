@@ -229,13 +229,13 @@ def test_finished_members_are_kept_and_other_settings_refused(tmp_path):
         train(corpus, out, settings=small(), n_members=2)
 
 
-NGRAMS = ["model.ngram_dim=4", "pairs.epochs=0"]
+NGRAMS = ["model.ngram_dim=4", "model.layout_dim=3", "pairs.epochs=0"]
 
 
 def test_a_new_stage_two_over_an_old_stage_one(small_corpus, tmp_path):
     """To the byte what training from the start gives; here with n-grams and a cohort."""
     common = [*NGRAMS, "heads.epochs=2", "abstention.epochs=2"]
-    changed = [*common, "calibration.cohort=7", "abstention.lr=0.002", "heads.sharpen=0.2"]
+    changed = [*common, "calibration.cohort=7", "abstention.lr=0.002", "heads.lr=0.002"]
     figures = train(small_corpus, tmp_path / "a", settings=small(*common), n_members=1, jobs=1)
     assert figures["dml"]["auc"] > 0.6  # habits show in n-grams at once, after two short epochs
     stage_one = weights(tmp_path / "a")["member-01.stage1.safetensors"]
@@ -326,7 +326,7 @@ def test_authors_who_write_for_several_sources(tmp_path):
 
 def test_n_grams_alone(small_corpus, tmp_path):
     """Without an encoder a training is a matter of seconds, and what it leaves a matter of megabytes."""
-    settings = small("model.encoder_dim=0", "model.ngram_dim=8", "calibration.cohort=7")
+    settings = small("model.encoder_dim=0", "model.ngram_dim=8", "model.layout_dim=5", "calibration.cohort=7")
     figures = train(small_corpus, tmp_path / "out", settings=settings, n_members=1, jobs=1)
     assert figures["ual"]["auc"] > 0.6
     assert {record["stage"] for record in history(tmp_path / "out.work")} == {"heads", "o2d2"}

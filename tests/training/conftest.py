@@ -15,7 +15,7 @@ from pan21av.training.settings import Settings
 
 # The small network of support.py. Training finds out by itself how many n-grams it reads, how many kinds it knows and
 # how large its cohort is.
-MODEL = replace(TINY_FULL, ngram_features=0, kinds=0, cohort=0)
+MODEL = replace(TINY_FULL, ngram_features=0, layout_features=0, kinds=0, cohort=0)
 
 
 def settings_for(*assignments: str) -> Settings:

@@ -18,6 +18,7 @@ from pan21av.network.scores import O2D2
 from pan21av.training import abstention
 from pan21av.training.abstention import SAMPLE_DRAWS, Usual, _quantile, fit_o2d2, labels
 from pan21av.training.calibration import LabelledPairs
+from pan21av.training.heads import Fold, judge, unfitted
 from pan21av.training.member import full_model
 from pan21av.training.optimiser import Optimiser
 from pan21av.training.settings import PRESETS, AbstentionSettings
@@ -104,7 +105,7 @@ DIM = TINY.lev_dim
 class Made:
     """Pairs that a made-up network decides by their first number, wrongly where the second is far from 0."""
 
-    seed, for_o2d2 = 3, np.zeros(0)
+    seed = 3
 
     @staticmethod
     def draw(count, generator):
@@ -144,12 +145,16 @@ def made_network():
     return network
 
 
+def folds_of(network):
+    return [Fold(np.zeros(0), network.bfs, network.ual)]
+
+
 @pytest.fixture(scope="module")
 def fitted():
     settings = AbstentionSettings(epochs=30, batch=120, lr=1e-2, lr_end=3e-3, dropout=0.05, eps_steps=3)
     network, generator, records = made_network(), torch.Generator().manual_seed(0), []
     validation = Made.draw(1_000, generator)
-    eps = fit_o2d2(network, Made(), validation, settings, records.append)
+    eps = fit_o2d2(network, Made(), folds_of(network), validation, settings, records.append)
     return network, validation, eps, records
 
 
@@ -192,12 +197,19 @@ def settled(corpus):
         network = random_network(1, full_model(settings, prepared), vocabulary=prepared.vocabulary)
         two = StageTwo(network, prepared, settings, 7, torch.device("cpu"))
         with torch.no_grad():  # so that it standardises something
-            sample = two.calibration.draw_many(two.calibration.for_scores, 4, Stream.HEAD_PAIRS)
+            sample = two.calibration.draw_many(two.calibration.folds[0], 4, Stream.HEAD_PAIRS)
             network.ual.told.mean.copy_(sample.pair.evidence.mean(1))
             network.ual.told.scale.copy_(1 / sample.pair.evidence.std(1).clamp_min(1e-3))
-        fit_o2d2(network, two.calibration, two.validation, settings.abstention, lambda record: None)
+        folds = unfitted(network, two.calibration)
+        fit_o2d2(network, two.calibration, folds, two.validation, settings.abstention, lambda record: None)
         made[share, strange] = two
     return made
+
+
+def usual_pairs(two, draws):
+    return LabelledPairs.join(
+        [two.calibration.draw_many(documents, draws, Stream.USUAL) for documents in two.calibration.folds]
+    )
 
 
 @pytest.mark.slow
@@ -207,7 +219,7 @@ def test_how_many_familiar_pairs_are_left_open(settled):
         if not share:
             assert not two.network.o2d2.least.any()
             continue
-        sample = two.calibration.draw_many(two.calibration.for_o2d2, SAMPLE_DRAWS, Stream.USUAL)
+        sample = usual_pairs(two, SAMPLE_DRAWS)
         with torch.no_grad():
             logit = two.network.score(sample.pair).o2d2[0].logit()[sample.known]
         assert len(logit) > 5
@@ -238,6 +250,26 @@ def test_a_member_must_be_surer_of_strange_kinds(settled):
     assert not settled[0.2, 0.0].network.o2d2.strange.any()
 
 
+def test_every_fold_is_judged_by_its_own_scores():
+    """In turns, so that no epoch ends with the pairs of one."""
+    asked = []
+
+    class Told(MadeUAL):
+        def __init__(self, name):
+            self.name = name
+
+        def __call__(self, pair, p):
+            asked.append(self.name)
+            return super().__call__(pair, p)
+
+    network = made_network()
+    folds = [Fold(np.zeros(0), network.bfs, Told(name)) for name in "ab"]
+    validation = Made.draw(50, torch.Generator().manual_seed(0))
+    settings = AbstentionSettings(epochs=2, batch=10)
+    fit_o2d2(network, Made(), folds, validation, settings, lambda record: None)
+    assert asked == ["a", "b"] * 8 * 2
+
+
 # ---- its steps ----
 
 
@@ -251,7 +283,8 @@ def test_the_papers_rates_and_clipping(monkeypatch):
 
     monkeypatch.setattr(Optimiser, "step", step)
     validation = Made.draw(50, torch.Generator().manual_seed(0))
-    fit_o2d2(made_network(), Made(), validation, PRESETS["paper"].abstention, lambda record: None)
+    network = made_network()
+    fit_o2d2(network, Made(), folds_of(network), validation, PRESETS["paper"].abstention, lambda record: None)
     assert len(rates) == 60 * 8
     by_epoch = rates[::8]
     assert by_epoch == pytest.approx([max(1e-3 - e * 5e-6, 5e-4) for e in range(60)])
@@ -260,13 +293,14 @@ def test_the_papers_rates_and_clipping(monkeypatch):
 
 
 def test_rates_that_fall_with_the_epochs(monkeypatch):
-    """As the shipped recipe's do."""
+    """As the shipped recipe's do; an epoch, at one rate, is of the pairs of all folds."""
     rates = []
     monkeypatch.setattr(Optimiser, "step", lambda self, loss, rate: rates.append(rate))
     settings = replace(PRESETS["compact"].abstention, share=0.0)
     validation = Made.draw(50, torch.Generator().manual_seed(0))
-    fit_o2d2(made_network(), Made(), validation, settings, lambda record: None)
-    assert rates[::8] == pytest.approx([1e-3 - 5e-4 * e / 20 for e in range(20)])
+    network = made_network()
+    fit_o2d2(network, Made(), 2 * folds_of(network), validation, settings, lambda record: None)
+    assert rates == pytest.approx([1e-3 - 5e-4 * e / 10 for e in range(10) for _ in range(2 * 8)])
 
 
 def test_dropout_before_each_of_the_three_layers():
@@ -287,7 +321,7 @@ def test_dropout_before_each_of_the_three_layers():
 def test_next_to_none_of_the_shortest_pairs_are_left_open(corpus, settled, monkeypatch):
     """Where there are enough longer ones, the threshold rises steeply from there on."""
     two = settled[0.2, 0.0]
-    sample = two.calibration.draw_many(two.calibration.for_o2d2, 10 * SAMPLE_DRAWS, Stream.USUAL)
+    sample = usual_pairs(two, 10 * SAMPLE_DRAWS)
     scant = scantness(sample.pair)
     limit = float(scant.quantile(0.6))
     for module in (abstention, scores):
@@ -295,7 +329,8 @@ def test_next_to_none_of_the_shortest_pairs_are_left_open(corpus, settled, monke
     monkeypatch.setattr(abstention, "FEWEST_LONG", 5)
     network = copy.deepcopy(two.network)
     network.o2d2.least.zero_()
-    abstention._settle(network.o2d2, network, sample, replace(corpus.settings.abstention, share=0.2, strange=0.0))
+    settings = replace(corpus.settings.abstention, share=0.2, strange=0.0)
+    abstention._settle(network.o2d2, judge(network, sample), settings)
     with torch.no_grad():
         logit = network.score(sample.pair).o2d2[0].logit()
     assert (logit[scant <= limit] > 0).any()

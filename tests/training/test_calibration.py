@@ -14,6 +14,7 @@ from pan21av.network.embedding import Embedding
 from pan21av.network.network import DOUBTED_TEXTS, Population
 from pan21av.training.calibration import (
     FEWEST,
+    FOLDS,
     Calibration,
     Populations,
     Projected,
@@ -167,24 +168,28 @@ def test_a_large_source_does_not_decide_alone(corpus):
     assert np.bincount(sources_of(corpus, pairs)).tolist() == [3, 3]
 
 
-# ---- halves ----
+# ---- folds ----
 
 
-def test_scores_and_o2d2_learn_from_different_authors(corpus):
-    author = corpus.prepared.catalogue.author
-    made = [calibration(corpus, seed=seed) for seed in (1, 2)]
-    halves = [[set(author[documents]) for documents in (one.for_scores, one.for_o2d2)] for one in made]
-    for mine, others in halves:
-        assert not mine & others
-        assert abs(len(mine) - len(others)) <= 1
-        assert mine | others == set(author[corpus.prepared.documents(CALIBRATE)])
-    assert halves[0] != halves[1], "every member halves them in its own way"
+def test_every_author_is_in_one_fold_and_every_source_in_all(corpus):
+    catalogue = corpus.prepared.catalogue
+    one, other = (calibration(corpus, seed=seed).folds for seed in (1, 2))
+    assert len(one) == FOLDS
+    for mine, theirs in zip(one, other, strict=True):
+        np.testing.assert_array_equal(mine, theirs, "all members have the same")
+    authors = [set(catalogue.author[documents]) for documents in one]
+    assert not set.intersection(*authors)
+    assert set(np.concatenate(one)) == set(corpus.prepared.documents(CALIBRATE))
+    for source in (0, 1):
+        counts = [len(set(catalogue.author[d[catalogue.source[d] == source]])) for d in one]
+        assert max(counts) - min(counts) <= 1
+        assert min(counts) > 0
 
 
-def test_without_new_scores_all_authors_serve_o2d2(corpus):
-    made = calibration(corpus, heads={"epochs": 0}, model={"ngram_dim": 0}, calibration={"cohort": 0})
-    assert len(made.for_scores) == 0
-    np.testing.assert_array_equal(made.for_o2d2, made.views.documents)
+def test_without_new_scores_one_fold_is_enough(corpus):
+    made = calibration(corpus, heads={"epochs": 0}, model={"ngram_dim": 0, "layout_dim": 0}, calibration={"cohort": 0})
+    (fold,) = made.folds
+    np.testing.assert_array_equal(fold, made.views.documents)
 
 
 # ---- the cohort ----
@@ -301,14 +306,18 @@ def test_a_source_of_next_to_no_texts_has_no_population(corpus, network):
 
 
 def plain_comparable(network, parts, population):
-    """One text (L) -> its LEV: the n-gram part, without what is usual in a population, at length one; parts scaled."""
-    width = network.config.encoder_dim
-    encoder, ngrams = np.split(parts[: network.config.lev_dim].double().numpy(), [width])
+    """One text (L) -> its LEV: layout and n-grams, without what is usual in a population, at length one; parts scaled.
+    And the log of the length that n-grams had."""
+    config = network.config
+    widths = np.cumsum([config.encoder_dim, config.layout_dim])
+    encoder, *counted = np.split(parts[: config.lev_dim].double().numpy(), widths)
     if population is not None:
         share = len(population) / (len(population) + DOUBTED_TEXTS)
-        ngrams = ngrams - share * population.texts[0].double().numpy().mean(0)
-    scale = network.part_scale[0].double().numpy()
-    return [encoder * scale[0], ngrams / np.linalg.norm(ngrams) * scale[1]], np.log(np.linalg.norm(ngrams))
+        usual = share * population.texts[0].double().numpy().mean(0)
+        counted = [part - of_part for part, of_part in zip(counted, np.split(usual, [config.layout_dim]), strict=True)]
+    found = [encoder, *(part / np.linalg.norm(part) for part in counted)]
+    scaled = [part * scale for part, scale in zip(found, network.part_scale[0].double().numpy(), strict=True)]
+    return scaled, np.log(np.linalg.norm(counted[-1]))
 
 
 def plain_measures(y, cohort):
@@ -326,7 +335,7 @@ def populations(network):
     torch.manual_seed(3)
 
     def made(texts):
-        return Population(torch.randn(1, texts, network.config.ngram_dim))
+        return Population(torch.randn(1, texts, network.config.counted_dim))
 
     return [None, {0: made(20), 1: made(200)}, {1: made(10)}]
 

@@ -8,6 +8,7 @@ import torch
 from support import TINY, random_network
 from torch import nn
 
+from pan21av.data.counting import Counter
 from pan21av.errors import InputError
 from pan21av.network.layers import Linear
 from pan21av.training.contrastive import contrastive_batches, contrastive_epoch, fold, standardisation
@@ -149,14 +150,15 @@ def parts(corpus):
 
 
 def test_contrast_counts_no_ngrams(corpus, monkeypatch):
-    """They take time, and only the encoder's part learns by contrast."""
+    """Of tokens or of layout: they take time, and only the encoder's part learns by contrast."""
 
     def refused(*_):
         raise AssertionError("n-grams were counted")
 
-    monkeypatch.setattr(Prepared, "count_ngrams", refused)
+    monkeypatch.setattr(Counter, "count", refused)
     with pytest.raises(AssertionError, match="were counted"):
         corpus.prepared.batch([Span(0, 0, 50)], corpus.settings.model)
+    monkeypatch.setattr(Prepared, "layout_of", refused)
     network, norm, probe = parts(corpus)
     settings = ContrastiveSettings(epochs=4, steps=5, authors=6, min_windows=2, max_windows=3, lr=0.5, lr_end=0.1)
     optimiser = Recorder(network.parameters())

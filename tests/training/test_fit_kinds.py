@@ -29,8 +29,10 @@ def planted(sources: int, each: int, seed: int = 0) -> SimpleNamespace:
         known=np.ones(sources, dtype=bool),
         model=SimpleNamespace(max_tokens=1000),
         documents=lambda split: np.arange(len(source)) if split == TRAIN else np.array([], dtype=int),
-        tokens_of=lambda span: np.full(1000, span.document, dtype=np.int32),
-        count_ngrams=lambda texts: frequencies.astype(np.float32)[[int(text[0]) for text in texts]],
+        count_ngrams=lambda spans: (
+            frequencies.astype(np.float32)[[span.document for span in spans]],
+            np.full(len(spans), 1000),
+        ),
     )
 
 
@@ -76,13 +78,13 @@ def test_a_large_source_does_not_decide():
     """No more than so many documents of each are looked at."""
     prepared = planted(2, PER_KIND + 100)
     seen = []
-    read = prepared.tokens_of
+    count = prepared.count_ngrams
 
-    def tokens_of(span: Span) -> np.ndarray:
-        seen.append(span.document)
-        return read(span)
+    def count_ngrams(spans: list[Span]) -> tuple[np.ndarray, np.ndarray]:
+        seen.extend(span.document for span in spans)
+        return count(spans)
 
-    prepared.tokens_of = tokens_of
+    prepared.count_ngrams = count_ngrams
     fit_kinds(part_of(prepared, 2), prepared, 1)
     assert np.bincount(prepared.catalogue.source[seen]).tolist() == [PER_KIND, PER_KIND]
 

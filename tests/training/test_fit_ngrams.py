@@ -8,11 +8,13 @@ import pytest
 import torch
 from support import TINY_LIGHT
 
-from pan21av.data.ngrams import Pool
+from pan21av.data.layout import layout
+from pan21av.data.ngrams import TOKEN_VIEWS, Pool
 from pan21av.metrics import auc
 from pan21av.network.ngram_part import MAX_DEVIATIONS, PRIOR_TOKENS, NgramPart
 from pan21av.training import fit_ngrams as module
 from pan21av.training.fit_ngrams import (
+    LAYOUT,
     MIN_TOPIC_AUTHORS,
     RANK_OFFSET,
     RIDGE,
@@ -25,6 +27,7 @@ from pan21av.training.fit_ngrams import (
 from pan21av.training.prepared import TRAIN, Prepared
 from pan21av.training.sampling import Catalogue
 from pan21av.training.settings import NgramSettings
+from pan21av.training.streams import Stream, numpy_stream
 
 # ---- which n-grams a member reads ----
 
@@ -35,6 +38,7 @@ POOL = Pool(
     ("the of the",),
     tuple(f"{a}{b}" for a in "abcdefgh" for b in "abcdefgh"),
     ("word word", "word .", "word , word", "I word", "Name word"),
+    ("word", "Name", ".·", "word ,·", "¶¶ Name", "··"),
 )
 
 
@@ -44,9 +48,18 @@ def test_some_of_each_view_and_all_of_those_that_are_not_drawn():
     assert index.tolist() == sorted(set(index.tolist()))
     counts = {view: np.sum((index >= where.start) & (index < where.stop)) for view, where in POOL.views.items()}
     sizes = {view: where.stop - where.start for view, where in POOL.views.items()}
-    assert counts == {**sizes, "words": 70, "letters": 20, "shapes": 3}
+    assert counts == {**sizes, "words": 70, "letters": 20, "shapes": 3, "layout": 0}
     assert (counts["pairs"], counts["triples"]) == (2, 1), "all that there are"
     assert n_features(POOL, settings) == len(index)
+
+
+@pytest.mark.parametrize(("asked", "count"), [(4, 4), (6, 6), (700, 6)])
+def test_the_layout_part_reads_layout_alone(asked, count):
+    settings, where = NgramSettings(layout=asked), POOL.views["layout"]
+    index = draw_features(POOL, settings, np.random.default_rng(0), LAYOUT)
+    assert index.tolist() == sorted(set(index.tolist()))
+    assert set(index) <= set(range(where.start, where.stop))
+    assert n_features(POOL, settings, LAYOUT) == len(index) == count
 
 
 @pytest.mark.parametrize("view", ["words", "pairs", "triples", "letters", "shapes"])
@@ -71,8 +84,8 @@ def test_common_words_are_drawn_more_often():
 # ---- on a corpus ----
 
 
-def part_for(prepared, settings, dim=4):
-    features = n_features(prepared.vocabulary.ngrams, settings)
+def part_for(prepared, settings, dim=4, views=TOKEN_VIEWS):
+    features = n_features(prepared.vocabulary.ngrams, settings, views)
     return NgramPart(1, replace(TINY_LIGHT, ngram_features=features, ngram_dim=dim, kinds=0))
 
 
@@ -83,6 +96,14 @@ def fitted(corpus):
     return part
 
 
+@pytest.fixture(scope="module")
+def of_layout(corpus):
+    """The layout part of the same member."""
+    part = part_for(corpus.prepared, corpus.settings.ngrams, 3, LAYOUT)
+    fit_ngrams(part, corpus.prepared, corpus.settings.ngrams, 3, LAYOUT)
+    return part
+
+
 def plain_counts(corpus, part, documents):
     """Frequencies (D, F) by the plain rules, and tokens (D)."""
     prepared = corpus.prepared
@@ -90,7 +111,9 @@ def plain_counts(corpus, part, documents):
     rows, tokens = [], []
     for document in documents:
         types = prepared.tokens[prepared.offsets[document] : prepared.offsets[document + 1]][:limit]
-        rows.append(prepared.vocabulary.ngrams.count([prepared.types[t] for t in types])[index])
+        symbols = layout(corpus.documents[document]["text"])
+        symbols = symbols[: len(types) * len(symbols) // prepared.length(document)]
+        rows.append(prepared.vocabulary.ngrams.count([prepared.types[t] for t in types], symbols)[index])
         tokens.append(len(types))
     return np.array(rows, dtype=np.float64), np.array(tokens, dtype=np.float64)
 
@@ -100,10 +123,11 @@ def smoothed_roots(frequencies, tokens, background):
     return np.sqrt(weight * frequencies + (1 - weight) * background)
 
 
-def test_where_usual_frequencies_lie(corpus, fitted):
+@pytest.mark.parametrize("which", ["fitted", "of_layout"])
+def test_where_usual_frequencies_lie(corpus, which, request):
     """Mean and deviation of the roots of frequencies, smoothed by PRIOR_TOKENS of the average: of all training texts,
     as far as they are read."""
-    documents = corpus.prepared.documents(TRAIN)
+    fitted, documents = request.getfixturevalue(which), corpus.prepared.documents(TRAIN)
     frequencies, tokens = plain_counts(corpus, fitted, documents)
     background = frequencies.mean(0)
     roots = smoothed_roots(frequencies, tokens, background)
@@ -111,7 +135,8 @@ def test_where_usual_frequencies_lie(corpus, fitted):
     np.testing.assert_allclose(fitted.mean[0], roots.mean(0), rtol=1e-5, atol=1e-7)
     deviation = roots.std(0, ddof=1)
     varied = deviation > 1e-4
-    assert 30 < varied.sum() < len(varied), "both kinds are there"
+    assert varied.sum() > 20
+    assert (varied.sum() < len(varied)) == (which == "fitted"), "of tokens both kinds are there"
     np.testing.assert_allclose(fitted.scale[0][varied], 1 / deviation[varied], rtol=1e-4)
     assert not fitted.scale[0][deviation == 0].any(), "what does not vary says nothing"
     lengths = np.diff(corpus.prepared.offsets)[documents].astype(float)
@@ -197,11 +222,13 @@ def test_covariances_of_authors_with_one_document_each(corpus, fitted):
     assert_same_covariances(found, held_whole(corpus, fitted, some, MIN_TOPIC_AUTHORS)[:2])
 
 
-def test_the_projection_is_the_best_there_is(corpus, fitted):
+@pytest.mark.parametrize(("which", "dim"), [("fitted", 4), ("of_layout", 3)])
+def test_the_projection_is_the_best_there_is(corpus, which, dim, request):
     """Columns w with total w = ratio noise w for the largest ratios; noise in each has the variance (1 - 1 / ratio)^2:
     by so much a two-covariance model shrinks what it sees."""
+    fitted = request.getfixturevalue(which)
     noise, total, _ = held_whole(corpus, fitted, corpus.prepared.documents(TRAIN), MIN_TOPIC_AUTHORS)
-    ratios = np.sort(np.linalg.eigvals(np.linalg.solve(noise, total)).real)[-4:]
+    ratios = np.sort(np.linalg.eigvals(np.linalg.solve(noise, total)).real)[-dim:]
     assert ratios[0] > 1
     weight = fitted.weight[0].double().numpy()
     np.testing.assert_allclose(total @ weight, noise @ weight * ratios, atol=1e-4)
@@ -209,16 +236,53 @@ def test_the_projection_is_the_best_there_is(corpus, fitted):
     np.testing.assert_allclose(weight.T @ noise @ weight, expected, atol=1e-4)
 
 
+def as_bytes(part):
+    return {name: tensor.numpy().tobytes() for name, tensor in part.state_dict().items()}
+
+
 def test_the_same_seed_gives_the_same_bytes(corpus, fitted):
     def again(seed):
         part = part_for(corpus.prepared, corpus.settings.ngrams)
         fit_ngrams(part, corpus.prepared, corpus.settings.ngrams, seed)
-        return {name: tensor.numpy().tobytes() for name, tensor in part.state_dict().items()}
+        return as_bytes(part)
 
-    one = {name: tensor.numpy().tobytes() for name, tensor in fitted.state_dict().items()}
+    one = as_bytes(fitted)
     assert again(3) == one
     other = again(4)
     assert all(other[name] != one[name] for name in one), "every member reads n-grams of its own"
+
+
+def test_the_n_gram_part_is_the_same_with_layout_and_without(corpus, fitted):
+    vocabulary = corpus.prepared.vocabulary
+    bare = replace(vocabulary, ngrams=replace(vocabulary.ngrams, layout=()))
+    without = replace(corpus.prepared, vocabulary=bare, layout_offsets=0 * corpus.prepared.layout_offsets)
+    part = part_for(without, corpus.settings.ngrams)
+    fit_ngrams(part, without, corpus.settings.ngrams, 3)
+    assert as_bytes(part) == as_bytes(fitted)
+
+
+def test_the_layout_part_reads_nothing_of_tokens(corpus, of_layout, monkeypatch):
+    """It is the same where texts have no tokens but for their number; and it is not that of another member."""
+    where, real = corpus.prepared.vocabulary.ngrams.views["layout"], Prepared.count_ngrams
+
+    def of_layout_alone(self, spans):
+        counted, tokens = real(self, spans)
+        counted[:, : where.start] = 0
+        return counted, tokens
+
+    monkeypatch.setattr(Prepared, "count_ngrams", of_layout_alone)
+    for seed, same in ((3, True), (4, False)):
+        part = part_for(corpus.prepared, corpus.settings.ngrams, 3, LAYOUT)
+        fit_ngrams(part, corpus.prepared, corpus.settings.ngrams, seed, LAYOUT)
+        assert (as_bytes(part) == as_bytes(of_layout)) == same
+    assert of_layout.weight.any()
+
+
+def test_layout_is_drawn_from_a_stream_of_its_own(corpus, of_layout):
+    def drawn(stream):
+        return draw_features(corpus.prepared.vocabulary.ngrams, corpus.settings.ngrams, numpy_stream(3, stream), LAYOUT)
+
+    assert of_layout.index[0].tolist() == drawn(Stream.LAYOUT).tolist() != drawn(Stream.NGRAMS).tolist()
 
 
 def test_blocks_make_no_difference(corpus, fitted, monkeypatch):
@@ -238,11 +302,13 @@ def test_blocks_make_no_difference(corpus, fitted, monkeypatch):
         np.testing.assert_allclose(products(part), products(fitted), atol=1e-4 * products(fitted).max())
 
 
-def test_only_training_texts_of_its_sources_are_read(corpus, monkeypatch):
-    read, real = set(), Prepared.tokens_of
-    monkeypatch.setattr(Prepared, "tokens_of", lambda self, span: (read.add(span.document), real(self, span))[1])
-    part = part_for(corpus.prepared, corpus.settings.ngrams)
-    fit_ngrams(part, corpus.prepared.for_sources([1]), corpus.settings.ngrams, 3)
+@pytest.mark.parametrize("method", ["tokens_of", "layout_of"])
+@pytest.mark.parametrize("views", [TOKEN_VIEWS, LAYOUT])
+def test_only_training_texts_of_its_sources_are_read(corpus, monkeypatch, method, views):
+    read, real = set(), getattr(Prepared, method)
+    monkeypatch.setattr(Prepared, method, lambda self, span: (read.add(span.document), real(self, span))[1])
+    part = part_for(corpus.prepared, corpus.settings.ngrams, views=views)
+    fit_ngrams(part, corpus.prepared.for_sources([1]), corpus.settings.ngrams, 3, views)
     prepared = corpus.prepared
     assert read == {int(d) for d in prepared.documents(TRAIN) if prepared.catalogue.source[d] == 1}
 
@@ -264,11 +330,8 @@ class Made:
     def documents(self, split):
         return self.training
 
-    def tokens_of(self, span):
-        return np.broadcast_to(np.int32(span.document), 10**6)
-
-    def count_ngrams(self, documents):
-        return self.frequencies[[document[0] for document in documents]]
+    def count_ngrams(self, spans):
+        return self.frequencies[[span.document for span in spans]], np.full(len(spans), 10**6)
 
 
 @pytest.fixture(scope="module")

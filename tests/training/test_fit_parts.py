@@ -8,14 +8,14 @@ from pan21av.training.fit_parts import fit_part_scale
 
 
 def pairs(weights, count=20_000, seed=0):
-    """Distances (P, 2) of very different sizes, and truths drawn with the logit 2 - weights . distances."""
-    generator = torch.Generator().manual_seed(seed)
-    distances = torch.rand(count, 2, generator=generator) * torch.tensor([4.0, 0.5])
+    """Distances (P, parts) of very different sizes, and truths drawn with the logit 2 - weights . distances."""
+    generator, parts = torch.Generator().manual_seed(seed), len(weights)
+    distances = torch.rand(count, parts, generator=generator) * torch.tensor([4.0, 0.5, 1.5][:parts])
     logit = 2 - distances @ torch.tensor(weights)
     return distances, (torch.rand(count, generator=generator) < logit.sigmoid()).float()
 
 
-@pytest.mark.parametrize("weights", [(1.0, 8.0), (0.25, 8.0), (2.0, 2.0)])
+@pytest.mark.parametrize("weights", [(1.0, 8.0), (0.25, 8.0), (2.0, 2.0), (0.5, 4.0, 1.0)])
 def test_the_weights_that_made_the_pairs_are_found(weights):
     """A distance grows with the square of the factor by which its vectors are multiplied."""
     factors = fit_part_scale(*pairs(weights))

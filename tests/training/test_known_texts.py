@@ -3,6 +3,7 @@ import pytest
 import torch
 from support import random_network
 
+from pan21av.data.layout import layout
 from pan21av.network.embedding import Embedding
 from pan21av.training.known_texts import KNOWN, PER_AUTHOR, known_scores, known_trials
 from pan21av.training.member import full_model
@@ -35,7 +36,8 @@ def test_no_two_texts_of_one_work(corpus, monkeypatch):
 
 
 def test_the_texts_of_a_person_are_read_as_one_document(corpus, network):
-    """Windows stay inside each text, n-grams are those of all tokens, and length counts all of them."""
+    """Windows stay inside each text, n-grams are those of all tokens and of all layout, and length counts all of
+    them."""
     prepared, trials = corpus.prepared, known_trials(corpus.prepared)
     said = known_scores(network, prepared)
     assert set(said) == {f"{name}*{n}" for name in ("ual", "o2d2") for n in range(1, KNOWN + 1)}
@@ -46,9 +48,12 @@ def test_the_texts_of_a_person_are_read_as_one_document(corpus, network):
     assert batch.tokens.tolist() == [sum(map(len, tokens))]
     apart = [prepared.batch([span], network.config) for span in spans]
     assert len(batch.windows) == sum(len(one.windows) for one in apart)
-    torch.testing.assert_close(
-        batch.ngrams, torch.from_numpy(prepared.count_ngrams([np.concatenate(tokens)])), rtol=1e-6, atol=1e-8
-    )
+    words = [prepared.types[t] for t in np.concatenate(tokens)]
+    typed = [layout(corpus.documents[d]["text"]) for d in trials.known[trial]]
+    read = [s[: len(t) * len(s) // prepared.length(d)] for s, t, (d, _, _) in zip(typed, tokens, spans, strict=True)]
+    expected = prepared.vocabulary.ngrams.count(words, np.concatenate(read))
+    np.testing.assert_allclose(batch.ngrams[0], expected, rtol=1e-6, atol=1e-8)
+    assert expected[prepared.vocabulary.ngrams.views["layout"]].any()
     with torch.no_grad():
         questioned = network.embed(prepared.batch([Span(int(trials.questioned[trial]), 0, limit)], network.config))
         joined = Embedding.join([questioned, network.embed(batch)], "documents")

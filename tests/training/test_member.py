@@ -1,6 +1,7 @@
 """One member from seed to finished files, in this process."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -78,7 +79,7 @@ def test_what_a_member_leaves(corpus, unbroken):
         {name.partition(".")[0] for name in parse_safetensors((unbroken.folder / file).read_bytes())}
         for file in (STAGE_ONE, STAGE_TWO)
     )
-    assert one == {"encoder", "metric", "ngrams"}
+    assert one == {"encoder", "metric", "ngrams", "layout"}
     assert two == {"dml", "bfs", "ual", "o2d2", "cohort", "part_scale", "ngrams"}
     scores, count = np.load(unbroken.folder / VALIDATION_SCORES), len(corpus.prepared.validation)
     others = ("calibration_", "fold_")
@@ -118,11 +119,13 @@ def test_its_files_are_a_member_that_can_be_loaded(corpus, unbroken):
             for name, tensor in parse_safetensors((unbroken.folder / file).read_bytes()).items()
         }
     model = full_model(unbroken.settings, corpus.prepared)
-    assert (model.cohort, model.ngram_dim) == (6, 4)
+    assert (model.cohort, model.ngram_dim, model.layout_dim) == (6, 4, 3)
     network = stack_members(model, corpus.prepared.vocabulary, [state])
-    assert torch.equal(network.ngrams.index[0], network.ngrams.index[0].sort().values)
-    assert network.ngrams.index.max() < len(corpus.prepared.vocabulary.ngrams)
-    assert network.ngrams.weight.any()
+    where = corpus.prepared.vocabulary.ngrams.views["layout"]
+    for part, first, last in ((network.ngrams, 0, where.start), (network.layout, where.start, where.stop)):
+        assert torch.equal(part.index[0], part.index[0].sort().values)
+        assert first <= part.index.min() < part.index.max() < last
+        assert part.weight.any()
     assert network.cohort.texts.any()
 
 
@@ -136,7 +139,10 @@ def test_a_member_without_an_encoder(corpus, tmp_path):
         file: {name.partition(".")[0] for name in parse_safetensors((task.folder / file).read_bytes())}
         for file in (STAGE_ONE, STAGE_TWO)
     }
-    assert names == {STAGE_ONE: {"ngrams"}, STAGE_TWO: {"dml", "bfs", "ual", "o2d2", "cohort", "ngrams"}}
+    assert names == {
+        STAGE_ONE: {"ngrams", "layout"},
+        STAGE_TWO: {"dml", "bfs", "ual", "o2d2", "cohort", "part_scale", "ngrams"},
+    }
     assert task.result["validation"]["dml"]["auc"] > 0.6  # habits show in n-grams at once
 
 
@@ -167,14 +173,30 @@ def test_a_member_of_some_sources(corpus, tmp_path, monkeypatch):
 def test_what_is_shipped_follows_from_the_corpus(corpus):
     """Fewer n-grams and texts than the settings ask for, where the corpus has no more."""
     settings = corpus.settings.updated(
-        {"calibration": {"cohort": 1_000}, "model": {"ngram_dim": 3_000}, "ngrams": {"words": 5_000, "letters": 3}}
+        {
+            "calibration": {"cohort": 1_000},
+            "model": {"ngram_dim": 3_000, "layout_dim": 4_000},
+            "ngrams": {"words": 5_000, "letters": 3, "layout": 21},
+        }
     )
     prepared = corpus.prepared
     model, pool = full_model(settings, prepared), prepared.vocabulary.ngrams
     views = {view: where.stop - where.start for view, where in pool.views.items()}
+    assert views.pop("layout") > 21
     drawn = {"pairs": 30, "triples": 20, "letters": 3, "shapes": 30}
     assert model.ngram_features == sum({**views, **drawn}.values())
     assert model.ngram_dim == model.ngram_features
+    assert (model.layout_features, model.layout_dim) == (21, 21)
     assert model.cohort == len(np.unique(prepared.catalogue.author[prepared.documents(CALIBRATE)]))
-    plain = full_model(corpus.settings.updated({"model": {"ngram_dim": 0}}), prepared)
-    assert (plain.ngram_features, plain.ngram_dim) == (0, 0)
+    plain = full_model(corpus.settings.updated({"model": {"layout_dim": 0}}), prepared)
+    assert (plain.ngram_features > 0, plain.layout_features, plain.layout_dim) == (True, 0, 0)
+    plain = full_model(corpus.settings.updated({"model": {"ngram_dim": 0, "layout_dim": 0}}), prepared)
+    assert (plain.ngram_features, plain.ngram_dim, plain.layout_features, plain.layout_dim) == (0, 0, 0, 0)
+
+
+def test_a_pool_without_layout_makes_no_layout_part(corpus):
+    """As `--set ngrams.pool_layout=0` makes it."""
+    vocabulary = corpus.prepared.vocabulary
+    bare = replace(vocabulary, ngrams=replace(vocabulary.ngrams, layout=()))
+    model = full_model(corpus.settings, replace(corpus.prepared, vocabulary=bare))
+    assert model.part_names == ("encoder", "ngrams")

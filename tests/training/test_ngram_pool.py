@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pan21av.data.layout import SYMBOLS
 from pan21av.data.ngrams import GRAM_LENGTHS, SHAPES, Pool, letter_grams, shape
-from pan21av.training.ngram_pool import build_pool
+from pan21av.training.ngram_pool import build_pool, common_layout
 from pan21av.training.settings import NgramSettings
 
 ALL = NgramSettings()
@@ -101,6 +102,27 @@ def test_letters_by_hand():
     assert set(pool.letters[-2:]) == {"_a_", "a_"}
 
 
+def layout_of(sources, limit=10_000):
+    """Of sources, lists of documents, that are lists of symbols."""
+    numbers = [[np.array([SYMBOLS.index(s) for s in doc], dtype=np.uint8) for doc in source] for source in sources]
+    return common_layout(numbers, limit)
+
+
+def test_layout_ranks_by_the_share_of_documents_in_the_mean_over_sources():
+    """ ".·" (2/3 + 1/1) / 2 = 5/6; word 3/3 / 2 = 1/2, though it is in most documents, as Name and "Name .·"; "word .·"
+    2/3 / 2 = 1/3; what is in one document of three 1/6."""
+    sources = spaced(["word .·", "word word ¶ word", "word word .·"], ["Name .·"])
+    found = layout_of(sources)
+    assert found[0] == ".·"
+    assert set(found[1:4]) == {"word", "Name", "Name .·"}
+    assert set(found[4:6]) == {"word .·", "word word"}
+    assert set(found[6:]) == {
+        "¶", "word ¶", "¶ word", "word word ¶", "word ¶ word", "word word ¶ word", "word word .·",
+    }  # fmt: skip
+    assert layout_of(sources, 4) == found[:4]
+    assert layout_of(sources, 0) == ()
+
+
 # ---- by definition ----
 
 TOKENS = [
@@ -191,6 +213,24 @@ def test_types_of_documents_that_are_not_looked_at_make_no_difference():
     alone = pool_of(BY_HAND, types=["the", ","])
     assert apart == alone
     assert "unseen" not in apart.words
+
+
+SYMBOL_LISTS = st.lists(st.sampled_from(["word", "Name", "¶", ".·", ",·", "·“"]), max_size=12)
+
+
+@given(st.lists(st.lists(SYMBOL_LISTS, min_size=1, max_size=4), min_size=1, max_size=3), limits)
+def test_the_most_widespread_layout(sources, limit):
+    """n-grams of one to five symbols; a document may have none."""
+
+    def grams(document):
+        return [" ".join(document[a : a + n]) for n in range(1, 6) for a in range(len(document) - n + 1)]
+
+    shares = mean_shares(sources, grams)
+    found = layout_of(sources, limit)
+    assert len(set(found)) == len(found)
+    expected = sorted(map(float, shares.values()), reverse=True)[:limit]
+    assert [float(shares[gram]) for gram in found] == pytest.approx(expected)
+    assert layout_of([source[::-1] for source in sources], limit) == found
 
 
 # ---- odd texts ----

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import generate
@@ -11,6 +12,7 @@ import generated_corpus
 import numpy as np
 import pytest
 
+from pan21av.data.layout import layout
 from pan21av.data.tokeniser import DEFAULT, find_tokeniser
 from pan21av.data.vocabulary import PAD, UNKNOWN, Vocabulary
 from pan21av.errors import InputError
@@ -84,7 +86,8 @@ def test_tokens_that_were_read_take_no_memory(corpus):
     made.batch([Span(d, 0, 10_000) for d in range(20)], made.model)
     mapped = Path("/proc/self/maps").read_text()
     assert str(made.folder / "type_chars.npy") in mapped, "those are looked up at random"
-    assert str(made.folder / "tokens.i32") not in mapped
+    for name in ("tokens.i32", "layout.u8"):
+        assert str(made.folder / name) not in mapped
 
 
 def test_a_span_ends_with_its_document_or_with_what_is_read(corpus):
@@ -108,7 +111,56 @@ def test_a_span_ends_with_its_document_or_with_what_is_read(corpus):
     np.testing.assert_array_equal(made.tokens_read(), [min(int(n), limit) for n in lengths])
 
 
-def test_ngrams_are_of_the_tokens_that_are_read(corpus):
+def test_layout_of_a_span_is_as_large_a_part_as_its_tokens(corpus, tmp_path):
+    """By hand: documents of 10, 300, 10 and 5 tokens, and of 20, 100, 3 and no symbols, which are numbered here."""
+    (tmp_path / "layout.u8").write_bytes(bytes([*range(20), *range(100), *range(3)]))
+    offsets, layout_offsets = np.array([0, 10, 310, 320, 325]), np.array([0, 20, 120, 123, 123])
+    made = replace(corpus.prepared, folder=tmp_path, offsets=offsets, layout_offsets=layout_offsets)
+    limit = made.model.max_tokens
+    assert 150 < limit < 200
+    for span, first, last in (
+        (Span(0, 0, 10), 0, 20),
+        (Span(0, 0, 10_000), 0, 20),
+        (Span(0, 2, 3), 4, 10),
+        (Span(0, 9, 5), 18, 20),
+        (Span(1, 0, 150), 0, 50),
+        (Span(1, 0, 10_000), 0, limit // 3),
+        (Span(1, 3, 10_000), 1, (limit + 3) // 3),
+        (Span(1, 270, 10_000), 90, 100),
+        (Span(2, 0, 3), 0, 0),
+        (Span(2, 3, 4), 0, 2),
+        (Span(2, 7, 3), 2, 3),
+        (Span(3, 0, 5), 0, 0),
+    ):
+        assert made.layout_of(span).tolist() == list(range(first, last)), span
+
+
+def test_layout_is_that_of_the_documents(corpus):
+    made = corpus.prepared
+    symbols = (made.folder / "layout.u8").read_bytes()
+    assert len(symbols) == made.layout_offsets[-1]
+    for number in (0, 100, 239):
+        first, last = made.layout_offsets[number : number + 2]
+        assert symbols[first:last] == layout(corpus.documents[number]["text"]).tobytes()
+
+
+def test_without_a_layout_part_no_layout_is_kept(corpus, in_place, tmp_path):
+    """And all else is as it was."""
+    settings = corpus.settings.updated({"model": {"layout_dim": 0}})
+    made = prepare([corpus.file], tmp_path / "out", settings, vectors=corpus.vectors, workers=1)
+    assert (made.folder / "layout.u8").read_bytes() == b""
+    assert not made.layout_offsets.any()
+    pool = corpus.prepared.vocabulary.ngrams
+    assert pool.layout
+    assert made.vocabulary.ngrams == replace(pool, layout=())
+    for file in ("tokens.i32", "type_words.npy", "type_chars.npy", "types.txt"):
+        assert (made.folder / file).read_bytes() == (corpus.prepared.folder / file).read_bytes(), file
+    spans = [Span(3, 10, 40), Span(7, 0, 10_000)]
+    mine, theirs = (each.batch(spans, each.model).ngrams for each in (made, corpus.prepared))
+    np.testing.assert_array_equal(mine, theirs[:, : pool.views["layout"].start])
+
+
+def test_ngrams_are_of_what_is_read(corpus):
     """A document beyond the limit counts as far as it is read, a crop by itself; by the plain rules of data/ngrams."""
     made, limit = corpus.prepared, corpus.prepared.model.max_tokens
     lengths = np.diff(made.offsets)
@@ -117,11 +169,18 @@ def test_ngrams_are_of_the_tokens_that_are_read(corpus):
     tokeniser, pool = find_tokeniser(DEFAULT), made.vocabulary.ngrams
     assert batch.ngrams.shape == (3, len(pool))
     for row, tokens, span in zip(batch.ngrams.numpy(), batch.tokens.tolist(), spans, strict=True):
-        read = tokeniser.tokenise(corpus.documents[span.document]["text"])[span.first :][: min(span.tokens, limit)]
+        text = corpus.documents[span.document]["text"]
+        every, symbols = tokeniser.tokenise(text), layout(text)
+        read = every[span.first :][: min(span.tokens, limit)]
         assert tokens == len(read)
-        np.testing.assert_allclose(row, pool.count(read), atol=1e-7)
+        first, last = (place * len(symbols) // len(every) for place in (span.first, span.first + len(read)))
+        np.testing.assert_allclose(row, pool.count(read, symbols[first:last]), atol=1e-7)
         assert row.any()
-    assert made.batch(spans, replace(made.model, ngram_dim=0)).ngrams is None
+        assert row[pool.views["layout"]].any()
+    counted, lengths = made.count_ngrams(spans)
+    np.testing.assert_array_equal(counted, batch.ngrams)
+    np.testing.assert_array_equal(lengths, batch.tokens)
+    assert made.batch(spans, replace(made.model, ngram_dim=0, layout_dim=0)).ngrams is None
 
 
 def test_types_are_written_as_they_are(corpus):
@@ -151,12 +210,13 @@ def test_what_a_member_of_some_sources_sees(corpus):
 
 
 def test_nothing_is_known_of_documents_that_a_member_is_judged_by(corpus, in_place, tmp_path):
-    """Every document has a word and a character of its own: the vocabulary has those of the training texts alone, and
-    so have the n-grams."""
+    """Every document has a word, a character and a run of signs of its own: the vocabulary has those of the training
+    texts alone, and so have the n-grams."""
     docs = generated_corpus.documents(40, each=4, topics=8, sentences=12)
     own = [chr(0x4E00 + number) for number in range(len(docs))]
-    for document, char in zip(docs, own, strict=True):
-        document["text"] += f" {char} {char} {char}"
+    signs = ["".join(run) for run in product("#%&+=@", repeat=3)]
+    for document, char, run in zip(docs, own, signs, strict=False):
+        document["text"] += f" {run} {char} {char} {char}"
     generated_corpus.write(tmp_path / "documents.jsonl", docs)
     settings = corpus.settings.updated({"data": {"words": 5000, "chars": 5000}})
     made = prepare([tmp_path / "documents.jsonl"], tmp_path / "out", settings, workers=1)
@@ -167,6 +227,8 @@ def test_nothing_is_known_of_documents_that_a_member_is_judged_by(corpus, in_pla
         assert set(known) & set(own) == training
     grams = {gram for gram in vocabulary.ngrams.letters if set(gram) & set(own)}
     assert grams == {gram for char in training for gram in (f"_{char}", f"{char}_", f"_{char}_")}
+    runs = {gram.replace("·", "").replace(" ", "") for gram in vocabulary.ngrams.layout if gram.count(" ") == 2}
+    assert runs & set(signs) == {signs[number] for number in made.documents(TRAIN)}
     # They are read as unknown, not left out.
     ours = int(made.documents(VALIDATE)[0])
     types = made.tokens[made.offsets[ours] : made.offsets[ours + 1]][-3:]
@@ -262,8 +324,8 @@ def test_prepared_once(corpus, in_place, tmp_path):
             "heads": {"lr": 0.5},
             "pairs": {"epochs": 9},
             "data": {"development_pairs": 3, "source_share": 0.5},
-            "model": {"encoder_dim": 10, "ngram_dim": 7, "max_windows": 10},
-            "ngrams": {"words": 11, "letters": 13},
+            "model": {"encoder_dim": 10, "ngram_dim": 7, "layout_dim": 5, "max_windows": 10},
+            "ngrams": {"words": 11, "letters": 13, "layout": 9},
         }
     )
     for settings in (corpus.settings, reused):
@@ -285,9 +347,11 @@ def test_prepared_once(corpus, in_place, tmp_path):
         ("data", {"unique_texts": True}),
         ("data", {"vector_spread": 0.5}),
         ("model", {"chars_per_token": 9}),
-        ("model", {"ngram_dim": 0}),  # then there is no pool
+        ("model", {"ngram_dim": 0, "layout_dim": 0}),  # then there is no pool
+        ("model", {"layout_dim": 0}),  # then it has no layout
         ("ngrams", {"anchors": 5}),
         ("ngrams", {"pool_letters": 50}),
+        ("ngrams", {"pool_layout": 50}),
         ("seed", 2),
         ("vectors", None),
         ("file", None),
@@ -321,7 +385,9 @@ def test_worker_processes_make_no_difference(corpus, in_place, tmp_path):
     """`corpus` was tokenised by a process of its own, this one is not."""
     made = prepare([corpus.file], tmp_path / "out", corpus.settings, vectors=corpus.vectors, workers=1)
     assert made.fingerprint == corpus.prepared.fingerprint
-    for file in ("tokens.i32", "vocab.json", "type_words.npy", "type_chars.npy", "types.txt", "manifest.json"):
+    for file in (
+        "tokens.i32", "layout.u8", "vocab.json", "type_words.npy", "type_chars.npy", "types.txt", "manifest.json",
+    ):  # fmt: skip
         assert (made.folder / file).read_bytes() == (corpus.prepared.folder / file).read_bytes(), file
     assert isinstance(made, Prepared)
 

@@ -51,7 +51,8 @@ def test_presets():
     assert paper.stage_one_epochs == 35
     assert compact.stage_one_epochs == compact.contrastive.epochs + compact.pairs.epochs
     # The paper's member is an encoder; the light one has none, and is compact otherwise.
-    assert (paper.model.ngram_dim, paper.calibration.cohort) == (0, 0)
+    assert (paper.model.ngram_dim, paper.model.layout_dim, paper.calibration.cohort) == (0, 0, 0)
+    assert compact.model.part_names == ("encoder", "layout", "ngrams")
     light = load_settings("light")
     assert light == compact.updated({"model": {"encoder_dim": 0}})
     assert light.stage_one_epochs == 0
@@ -97,6 +98,7 @@ def test_what_the_paper_does_to_texts_and_pairs():
         ("model.cohort=5", r"model\.cohort follows from the corpus; set calibration\.cohort"),
         ("model.kinds=5", r"model\.kinds follows from the corpus; see data\.source_share"),
         ("model.ngram_features=5", r"model\.ngram_features follows from the corpus; see \[ngrams\]"),
+        ("model.layout_features=5", r"model\.layout_features follows from the corpus; see \[ngrams\]"),
         ("data.source_share=0.0", r"data\.source_share must be above 0 and at most 1"),
         ("data.source_share=1.01", r"data\.source_share must be above 0 and at most 1"),
         ("contrastive.max_windows=2", r"contrastive\.min_windows must not exceed contrastive\.max_windows"),
@@ -136,7 +138,14 @@ def test_one_assignment_may_need_another():
 
 def test_a_member_must_read_something():
     with pytest.raises(InputError, match=r"model\.encoder_dim and model\.ngram_dim must not both be 0"):
-        load_settings("compact", None, ["model.encoder_dim=0", "model.ngram_dim=0"])
+        load_settings("compact", None, ["model.encoder_dim=0", "model.ngram_dim=0", "model.layout_dim=0"])
+
+
+def test_layout_stands_beside_n_grams():
+    """It may be left out by itself, they may not."""
+    assert load_settings("compact", None, ["model.layout_dim=0"]).model.part_names == ("encoder", "ngrams")
+    with pytest.raises(InputError, match=r"model\.layout_dim stands beside n-grams: it needs model\.ngram_dim"):
+        load_settings("compact", None, ["model.ngram_dim=0"])
 
 
 def test_ngrams_need_scores_that_begin_anew():
@@ -173,6 +182,8 @@ def test_a_cohort_and_scores_that_begin_anew_go_together():
         ("contrastive.lr=0.5", False),
         ("pairs.epochs=1", False),
         ("ngrams.letters=9", False),
+        ("ngrams.layout=9", False),
+        ("model.layout_dim=9", False),
         ("calibration.per_source=9", True),
     ],
 )

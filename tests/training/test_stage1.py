@@ -6,7 +6,8 @@ import torch
 from support import TINY_FULL, random_network
 from torch import nn
 
-from pan21av.data.tokeniser import DEFAULT
+from pan21av.data.layout import layout
+from pan21av.data.tokeniser import DEFAULT, find_tokeniser
 from pan21av.metrics import pan_metrics
 from pan21av.network import kernel, recurrent
 from pan21av.network.checkpoint import member_files, save_ensemble
@@ -180,7 +181,8 @@ def test_without_contrast_there_is_no_norm(corpus, tmp_path):
 @pytest.mark.parametrize("implementation", ["kernel", "reference"])
 def test_a_document_has_one_embedding(corpus, tmp_path, implementation):
     """In training (token ids from disk) and in prediction (text): to the last bit with the kernel. More documents
-    than a batch holds, and some longer than a network reads."""
+    than a batch holds, and some longer than a network reads: of those the layout is cut where the tokens end, which
+    training knows less well (see below)."""
     if implementation == "kernel" and not kernel.available():
         pytest.skip("the native kernel was not built")
     prepared, numbers = corpus.prepared, np.random.default_rng(0).permutation(150)
@@ -197,9 +199,31 @@ def test_a_document_has_one_embedding(corpus, tmp_path, implementation):
         predicted = Verifier.load(tmp_path / "one", threads=2).embed([corpus.documents[n]["text"] for n in numbers])
     assert torch.equal(trained.tokens, predicted.tokens)
     assert trained.parts == predicted.parts
-    assert int((trained.tokens == prepared.model.max_tokens).sum()) > 10
-    for name in ("vectors", "cohort", "norm"):
+    whole = torch.from_numpy(np.diff(prepared.offsets)[numbers] <= prepared.model.max_tokens)
+    assert min(whole.sum(), (~whole).sum()) > 10
+    exact = torch.tensor([part != "layout" for part in TINY_FULL.part_names])
+    wide = exact.repeat_interleave(torch.tensor(TINY_FULL.lev_parts))
+    for name, columns in (("vectors", wide), ("cohort", exact), ("norm", ...), ("strangeness", ...)):
         mine, theirs = getattr(trained, name), getattr(predicted, name)
-        if implementation == "kernel":
-            assert torch.equal(mine, theirs), name
-        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
+        for rows in ((slice(None), slice(None), columns), (slice(None), whole)):
+            one, other = mine[rows], theirs[rows]
+            if implementation == "kernel":
+                assert torch.equal(one, other), name
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def test_layout_is_cut_where_the_tokens_end(corpus):
+    """Training knows where by the share of tokens, prediction by that of characters: a few symbols make no matter."""
+    prepared, limit, seen = corpus.prepared, corpus.prepared.model.max_tokens, 0
+    for number, length in enumerate(np.diff(prepared.offsets)):
+        text = corpus.documents[number]["text"]
+        trained = prepared.layout_of(Span(number, 0, limit))
+        predicted = find_tokeniser(DEFAULT).encode(text, limit, mend=True, layout=True).layout
+        if length <= limit:
+            np.testing.assert_array_equal(trained, predicted)
+            continue
+        seen += 1
+        assert abs(len(trained) - len(predicted)) < 0.05 * len(trained) < 0.9 * len(layout(text))
+        both = min(len(trained), len(predicted)) - 1  # the last one may be half a word
+        np.testing.assert_array_equal(trained[:both], predicted[:both])
+    assert seen > 10

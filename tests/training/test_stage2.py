@@ -120,7 +120,7 @@ def test_what_is_said_of_whole_texts(stage_two, said):
     for name in ("dml", "bfs", "ual", "o2d2"):
         np.testing.assert_allclose(said[name], getattr(scores, name)[0], atol=1e-6)
     np.testing.assert_allclose(said["distance"], stage_two.whole_pairs.distance[0], rtol=1e-5)
-    parts = said["distance_encoder"] + said["distance_ngrams"]
+    parts = said["distance_encoder"] + said["distance_layout"] + said["distance_ngrams"]
     np.testing.assert_allclose(parts, said["distance"], rtol=1e-4)
 
 
@@ -143,9 +143,10 @@ def test_the_same_seed_says_the_same(corpus, said):
 @pytest.mark.parametrize(
     ("options", "conditions"),
     [
-        ({"calibration": {"cohort": 0}, "heads": {"epochs": 0}, "model": {"ngram_dim": 0}}, 1),  # as in the paper
-        ({"model": {"ngram_dim": 0}}, 1),  # nothing that a population could be taken off
-        ({"model": {"encoder_dim": 0}}, 1 + POPULATIONS),
+        # As in the paper; nothing that a population could be taken off.
+        ({"calibration": {"cohort": 0}, "heads": {"epochs": 0}, "model": {"ngram_dim": 0, "layout_dim": 0}}, 1),
+        ({"model": {"ngram_dim": 0, "layout_dim": 0}}, 1),
+        ({"model": {"encoder_dim": 0, "layout_dim": 0}}, 1 + POPULATIONS),
     ],
 )
 def test_members_of_other_kinds(corpus, options, conditions):

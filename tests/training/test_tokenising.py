@@ -11,11 +11,12 @@ import generated_corpus
 import numpy as np
 import pytest
 
+from pan21av.data.layout import layout
 from pan21av.errors import InputError
 from pan21av.training import tokenising
 from pan21av.training.corpus import Document
 from pan21av.training.prepare import prepare
-from pan21av.training.tokenising import JOURNAL, TOKENS, Tokenised, tokenise
+from pan21av.training.tokenising import JOURNAL, LAYOUT, TOKENS, Tokenised, tokenise
 
 
 @pytest.fixture(autouse=True)
@@ -32,14 +33,17 @@ def documents(count=100):
     ]
 
 
-def run(folder, docs, corpus="this one", min_tokens=5):
-    return tokenise(iter(docs), folder, corpus=corpus, tokeniser="pan21av-1", min_tokens=min_tokens, workers=1)
+def run(folder, docs, corpus="this one", min_tokens=5, layout=True):
+    return tokenise(
+        iter(docs), folder, corpus=corpus, tokeniser="pan21av-1", layout=layout, min_tokens=min_tokens, workers=1
+    )
 
 
 def contents(found, folder):
     return (
-        (folder / TOKENS).read_bytes(), list(found.types), list(found.authors), list(found.topics), list(found.works),
-        list(found.sources), found.labels, found.offsets, found.read,
+        (folder / TOKENS).read_bytes(), (folder / LAYOUT).read_bytes(), list(found.types), list(found.authors),
+        list(found.topics), list(found.works), list(found.sources), found.labels, found.offsets, found.layout_offsets,
+        found.read,
     )  # fmt: skip
 
 
@@ -64,21 +68,22 @@ def test_what_was_read_is_not_read_again(tmp_path, monkeypatch, read):
     assert json.loads((tmp_path / "part" / JOURNAL).read_bytes().splitlines()[-1])["read"] == len(docs)
 
 
-@pytest.mark.parametrize("damage", ["torn line", "no line end", "tokens beyond", "all of it"])
+@pytest.mark.parametrize("damage", ["torn line", "no line end", "files beyond", "all of it"])
 def test_what_was_half_written_is_cut_off(tmp_path, damage):
     docs = documents(60)
     expected = contents(run(tmp_path / "whole", docs), tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "part", stop_after(docs, 40))
-    journal, tokens = tmp_path / "part" / JOURNAL, tmp_path / "part" / TOKENS
+    journal = tmp_path / "part" / JOURNAL
     if damage == "torn line":
         journal.write_bytes(journal.read_bytes()[:-50])
     elif damage == "no line end":
         journal.write_bytes(journal.read_bytes()[:-1])
     elif damage == "all of it":
         journal.write_bytes(b"\0" * 100)
-    with tokens.open("ab") as out:
-        out.write(b"\1\2\3")
+    for name in (TOKENS, LAYOUT):
+        with (tmp_path / "part" / name).open("ab") as out:
+            out.write(b"\1\2\3")
     assert contents(run(tmp_path / "part", docs), tmp_path / "part") == expected
 
 
@@ -88,7 +93,32 @@ def test_of_another_corpus_nothing_is_taken(tmp_path):
     (tmp_path / "part" / "vectors.npy").write_bytes(b"of another")
     found = contents(run(tmp_path / "part", docs), tmp_path / "part")
     assert found == contents(run(tmp_path / "whole", docs), tmp_path / "whole")
-    assert {path.name for path in (tmp_path / "part").iterdir()} == {JOURNAL, TOKENS}
+    assert {path.name for path in (tmp_path / "part").iterdir()} == {JOURNAL, TOKENS, LAYOUT}
+
+
+def test_layout_is_that_of_the_texts(tmp_path):
+    """As they are typed, whatever the tokeniser makes of them; those that are too short leave nothing."""
+    texts = [
+        "One  two,\n\nthree four five!",
+        "Too short.",
+        "\tone — “two” … three's\nfour\tfive",
+        "six seven 8 NINE ten",
+    ]
+    found = run(tmp_path / "part", [Document("a", "t", "", "", text) for text in texts])
+    symbols = (tmp_path / "part" / LAYOUT).read_bytes()
+    assert len(found.layout_offsets) == len(found.offsets) == 1 + 3
+    for text, first, last in zip(texts[:1] + texts[2:], found.layout_offsets, found.layout_offsets[1:], strict=False):
+        assert symbols[first:last] == layout(text).tobytes()
+    assert len(symbols) == found.layout_offsets[-1]
+
+
+def test_where_layout_is_not_read_none_is_kept(tmp_path):
+    docs = documents(20)
+    found, whole = run(tmp_path / "without", docs, layout=False), run(tmp_path / "with", docs)
+    assert (tmp_path / "without" / LAYOUT).read_bytes() == b""
+    assert found.layout_offsets == [0] * (1 + len(docs))
+    assert whole.layout_offsets[-1] > 0
+    assert (tmp_path / "without" / TOKENS).read_bytes() == (tmp_path / "with" / TOKENS).read_bytes()
 
 
 def test_documents_that_are_too_short_leave_all_sets(tmp_path):
@@ -101,7 +131,10 @@ def test_documents_that_are_too_short_leave_all_sets(tmp_path):
 
 # ---- killed ----
 
-FILES = ("tokens.i32", "documents.npz", "vocab.json", "type_words.npy", "type_chars.npy", "types.txt", "manifest.json")
+FILES = (
+    "tokens.i32", "layout.u8", "documents.npz", "vocab.json", "type_words.npy", "type_chars.npy", "types.txt",
+    "manifest.json",
+)  # fmt: skip
 
 
 def killed(monkeypatch, moment, work):
@@ -118,7 +151,7 @@ def killed(monkeypatch, moment, work):
         return wrapped
 
     def child():
-        # Before a document is taken, before either file is on disk, before every later file, before each renaming.
+        # Before a document is taken, before any of the files is on disk, before every later file, before each renaming.
         monkeypatch.setattr(Tokenised, "add", counting(Tokenised.add))
         monkeypatch.setattr(os, "fsync", counting(os.fsync))
         for name in ("save", "savez"):

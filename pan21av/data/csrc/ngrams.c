@@ -229,3 +229,80 @@ void pan_count(int32_t n, const int32_t *ids, const Types *types, const Grams *g
       for (int32_t k = offset[view]; k < offset[view + 1]; k++) out[k] = (float)(out[k] / totals[view]);
   }
 }
+
+/* What a character is to the layout of a text: see layout.py. */
+enum { NOTHING, SPACE, LINE_END, TAB, DIGITS, LOWER, CAPITAL, SIGN };
+enum { L_WORD, L_NAME, L_CAPITALS, L_NUMBER, L_BREAK, L_WIDE = L_BREAK + 3, L_SIGN };
+enum { MOST_BREAKS = 3, LONGEST_LAYOUT = 5, LAYOUT_BITS = 8 };
+
+static int character(const uint8_t *characters, uint8_t other, const uint32_t *text, int64_t n, int64_t at) {
+  if (text[at] == '\r' && at + 1 < n && text[at + 1] == '\n') return NOTHING;
+  return text[at] < 0x10000 ? characters[text[at]] : other;
+}
+
+/* n characters -> their symbols, at most n, and how many. `characters` (0x10000) says what each is, `other` what those
+ * beyond are. */
+int64_t pan_layout(int64_t n, const uint32_t *text, const uint8_t *characters, uint8_t other, uint8_t *out) {
+  int64_t found = 0, at = 0;
+  int blank = 1; /* before this place */
+  while (at < n) {
+    int here = character(characters, other, text, n, at);
+    if (here == NOTHING) {
+      at++;
+    } else if (here <= TAB) {
+      int64_t ends = 0, wide = 0;
+      int next = here;
+      for (; at < n; at++) {
+        next = character(characters, other, text, n, at);
+        if (next > TAB) break;
+        ends += next == LINE_END;
+        wide += next == TAB ? 2 : next == SPACE;
+      }
+      blank = 1;
+      if (!found || at == n) continue;
+      if (ends)
+        out[found++] = (uint8_t)(L_BREAK + (ends < MOST_BREAKS ? ends : MOST_BREAKS) - 1);
+      else if (wide > 1)
+        out[found++] = L_WIDE;
+    } else if (here < SIGN) {
+      int digits = here == DIGITS, first = here, letters = 0, capitals = 0;
+      for (; at < n; at++) {
+        int next = character(characters, other, text, n, at);
+        if (next == NOTHING) continue;
+        if (next < DIGITS || next >= SIGN || (next == DIGITS) != digits) break;
+        letters++;
+        capitals += next == CAPITAL;
+      }
+      out[found++] = digits                                  ? L_NUMBER
+                     : letters > 1 && capitals == letters ? L_CAPITALS
+                     : first == CAPITAL                      ? L_NAME
+                                                             : L_WORD;
+      blank = 0;
+    } else {
+      int next = NOTHING;
+      for (at++; at < n; at++) {
+        next = character(characters, other, text, n, at);
+        if (next != NOTHING) break;
+      }
+      int after = at == n || next <= TAB;
+      out[found++] = (uint8_t)(L_SIGN + 4 * (here - SIGN) + 2 * blank + after);
+      blank = 0;
+    }
+  }
+  return found;
+}
+
+/* The relative frequencies (size of the pool) of a text's layout n-grams; `out` is zero before. */
+void pan_count_layout(int64_t n, const uint8_t *symbols, const Table *pool, int32_t size, float *out) {
+  uint64_t last = 0;
+  for (int64_t at = 0; at < n; at++) {
+    last = last << LAYOUT_BITS | symbols[at];
+    for (int length = 1; length <= LONGEST_LAYOUT && length <= at + 1; length++) {
+      uint64_t key = (uint64_t)length << LAYOUT_BITS * LONGEST_LAYOUT | (last & ((1ull << LAYOUT_BITS * length) - 1));
+      int32_t found = find(pool, key);
+      if (found >= 0) out[found]++;
+    }
+  }
+  if (n > 0)
+    for (int32_t i = 0; i < size; i++) out[i] /= (float)n;
+}
