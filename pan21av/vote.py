@@ -31,8 +31,8 @@ def says_same(values: np.ndarray) -> np.ndarray:
 @dataclass(frozen=True)
 class PlattScaling:
     """What becomes of the logits of answers: (scale + support x share) x logit + shift, where `share` is that of the
-    members who did not abstain. Training finds what the mean of its members lacks; labelled pairs of somebody's own give
-    a shift and a scale."""
+    members who did not abstain. Training finds what the mean of its members lacks; labelled pairs of somebody's own
+    give a shift and a scale."""
 
     shift: float = 0.0
     scale: float = 1.0

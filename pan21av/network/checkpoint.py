@@ -37,7 +37,10 @@ from .network import Network
 FORMAT = 6
 VARIABLE = "PAN21AV_MODELS"
 # Large, and made of numbers whose last bits say nothing; the encoder's are, too.
-HALVED = ("ngrams.weight", "layout.weight", "kinds.weight", "cohort.texts", "bfs.projection.weight")
+HALVED = (
+    "ngrams.weight", "layout.weight", "kinds.weight", "cohort.texts", "bfs.projection.weight", "bfs.between",
+    "bfs.within",
+)  # fmt: skip
 MANIFEST = "ensemble.json"
 MAX_MEMBERS = 999
 MAX_FILE_BYTES = 1 << 30
@@ -246,7 +249,7 @@ def _check_scores(network: Network) -> None:
 
 
 def compress(name: str, tensor: Tensor) -> Tensor:
-    """The large ones in half precision; scores, small and delicate, in full."""
+    """The large ones in half precision; the rest, small and delicate, in full."""
     tensor = tensor.detach().cpu()
     if not tensor.is_floating_point():
         return tensor.contiguous()

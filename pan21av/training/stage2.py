@@ -155,9 +155,6 @@ class StageTwo:
         calibration pairs whose authors are new to its scores (names that begin with fold)."""
         columns = dict(zip(SCORES, self.network.score(self.whole_pairs).stacked()[:, 0].numpy(), strict=True))
         columns["distance"] = self.whole_pairs.distance[0].cpu().numpy()
-        familiar = self.network.ual.familiar(self.whole_pairs)
-        if familiar is not None:
-            columns["familiar"] = familiar[0].cpu().numpy()
         widths = self.network.config.lev_parts
         if len(widths) > 1:
             squares = self.whole_pairs.squares[0].split(widths, -1)

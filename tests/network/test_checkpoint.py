@@ -94,8 +94,9 @@ def test_each_file_holds_what_its_stage_made(tmp_path):
     assert kinds <= stage2.keys()
     assert stage1.keys() | stage2.keys() == one_state(TINY_FULL).keys()
     halved = {name for name, tensor in (stage1 | stage2).items() if tensor.dtype is torch.float16}
-    large = {"ngrams.weight", "layout.weight", "ngrams.kinds.weight", "cohort.texts", "bfs.projection.weight"}
-    assert halved == {n for n in stage1 if n.startswith("encoder.")} | large
+    large = {"ngrams.weight", "layout.weight", "ngrams.kinds.weight", "cohort.texts"}
+    of_bfs = {"bfs.projection.weight", "bfs.between", "bfs.within"}
+    assert halved == {n for n in stage1 if n.startswith("encoder.")} | large | of_bfs
     assert {name for name, tensor in stage1.items() if not tensor.is_floating_point()} == {
         "ngrams.index",
         "layout.index",
