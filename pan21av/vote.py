@@ -41,7 +41,8 @@ class PlattScaling:
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any]) -> PlattScaling:
         shift, scale, support = float(entry["shift"]), float(entry["scale"]), float(entry.get("support", 0))
-        if not (np.isfinite([shift, scale, support]).all() and scale > 0 and scale + support > 0):
+        # An answer has at least half of the members behind it.
+        if not (np.isfinite([shift, scale, support]).all() and min(scale + support / 2, scale + support) > 0):
             raise ValueError(f"its calibration has a shift of {shift}, a scale of {scale} and a support of {support}")
         return cls(shift, scale, support)
 
