@@ -59,6 +59,8 @@ def ensemble_report(
     truth, kinds, source = catalogue.same_author(pairs), catalogue.kinds(pairs), catalogue.source[pairs[:, 0]]
     author = catalogue.author[pairs]
     answers = vote(scores["ual"], scores["o2d2"], calibration).answers
+    of_parts = {name.partition("_")[2]: scores[name] for name in scores if name.startswith("distance_")}
+    distances = {name: members.mean(0, dtype=np.float64) for name, members in of_parts.items()}
     alone = apart(pairs)
 
     def row(values: np.ndarray, here: np.ndarray | slice = slice(None)) -> dict[str, Any]:
@@ -79,11 +81,9 @@ def ensemble_report(
         "validation_by_length": by_length | {"whole texts": row(answers)},
         "validation_of_sources": _over_sources(scores, truth, source, knows, prepared.sources, calibration),
         "validation_of_known": _several_known(scores, prepared, calibration),
-        "validation_of_parts": {
-            name.partition("_")[2]: auc(truth, -scores[name].mean(0)) for name in scores if name.startswith("distance_")
-        },
+        "validation_of_parts": {name: auc(truth, -distance) for name, distance in distances.items()},
         # By its counts likelihood ratios are bounded: a text that comes again adds no evidence.
-        "distances": histogram(truth[alone], scores["distance"].mean(0)[alone]),
+        "distances": histogram(truth[alone], sum(distances.values())[alone]),
     }
 
 

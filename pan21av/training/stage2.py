@@ -154,12 +154,9 @@ class StageTwo:
         balanced calibration pairs; what it says of trials of one to three known texts (names with *); and of
         calibration pairs whose authors are new to its scores (names that begin with fold)."""
         columns = dict(zip(SCORES, self.network.score(self.whole_pairs).stacked()[:, 0].numpy(), strict=True))
-        columns["distance"] = self.whole_pairs.distance[0].cpu().numpy()
-        widths = self.network.config.lev_parts
-        if len(widths) > 1:
-            squares = self.whole_pairs.squares[0].split(widths, -1)
-            for name, part in zip(self.network.config.part_names, squares, strict=True):
-                columns[f"distance_{name}"] = part.sum(-1).cpu().numpy()
+        squares = self.whole_pairs.squares[0].split(self.network.config.lev_parts, -1)
+        for name, part in zip(self.network.config.part_names, squares, strict=True):
+            columns[f"distance_{name}"] = part.sum(-1).cpu().numpy()
 
         def add(pair: EmbeddingPair, mark: str) -> None:
             scores = self.network.score(pair)

@@ -22,7 +22,7 @@ BESIDE = {
     "validation_pairs.json", "validation_scores.npz", "calibration_pairs.json", "history.json",
 }  # fmt: skip
 PARTS = {
-    "stage1": {"encoder", "metric", "ngrams"},
+    "stage1": {"encoder", "metric", "ngrams", "layout"},
     "stage2": {"o2d2", "dml", "bfs", "ual", "cohort", "part_scale", "ngrams"},
 }
 

@@ -250,7 +250,7 @@ def test_a_new_stage_two_over_an_old_stage_one(small_corpus, tmp_path):
     assert anew == before
     assert weights(tmp_path / "a") == weights(tmp_path / "b")
     assert weights(tmp_path / "b")["member-01.stage1.safetensors"] == stage_one
-    assert names_in(tmp_path / "b" / "member-01.stage1.safetensors") == {"encoder", "metric", "ngrams"}
+    assert names_in(tmp_path / "b" / "member-01.stage1.safetensors") == {"encoder", "metric", "ngrams", "layout"}
     fitted = {"dml", "bfs", "ual", "o2d2", "cohort", "part_scale"}
     assert names_in(tmp_path / "b" / "member-01.stage2.safetensors") == fitted
     one, other = (json.loads((tmp_path / name / "ensemble.json").read_text())["validation"] for name in "ab")
@@ -273,8 +273,9 @@ def compare_with_verifier(folder, corpus) -> None:
     pair = embedding.pair(slice(0, len(pairs)), slice(len(pairs), None))
     scores = verifier.network.score(pair)
     for name in ("dml", "bfs", "ual", "o2d2"):
-        np.testing.assert_allclose(getattr(scores, name), stored[name], atol=5e-4, err_msg=name)  # half precision
-    np.testing.assert_allclose(pair.distance, stored["distance"], rtol=1e-3)
+        np.testing.assert_allclose(getattr(scores, name), stored[name], atol=1e-3, err_msg=name)  # half precision
+    distance = sum(stored[name] for name in stored if name.startswith("distance_"))
+    np.testing.assert_allclose(pair.distance, distance, rtol=2e-3)
 
 
 # ---- several sources ----
@@ -330,7 +331,7 @@ def test_n_grams_alone(small_corpus, tmp_path):
     figures = train(small_corpus, tmp_path / "out", settings=settings, n_members=1, jobs=1)
     assert figures["ual"]["auc"] > 0.6
     assert {record["stage"] for record in history(tmp_path / "out.work")} == {"heads", "o2d2"}
-    assert names_in(tmp_path / "out" / "member-01.stage1.safetensors") == {"ngrams"}
+    assert names_in(tmp_path / "out" / "member-01.stage1.safetensors") == {"ngrams", "layout"}
     compare_with_verifier(tmp_path / "out", small_corpus)
 
 

@@ -85,7 +85,7 @@ def test_what_a_member_leaves(corpus, unbroken):
     others = ("calibration_", "fold_")
     of_validation = [name for name in scores.files if not name.startswith(others) and "*" not in name]
     assert {scores[name].shape for name in of_validation} == {(count,)}
-    assert {"dml", "bfs", "ual", "o2d2", "distance", "ual@2000", "o2d2@10000", "ual+30"} <= set(scores.files)
+    assert {"dml", "bfs", "ual", "o2d2", "distance_layout", "ual@2000", "o2d2@10000", "ual+30"} <= set(scores.files)
     # Cutting texts to more characters than they have changes nothing.
     np.testing.assert_allclose(scores["ual@10000"], scores["ual"], atol=1e-6)
     assert unbroken.result["seed"] == 5

@@ -119,7 +119,7 @@ def report():
     right = np.where(truth, 0.9, 0.1)
     ual = np.where(knows[:, source], right, 1 - right)
     scores = {
-        **dict.fromkeys(("dml", "bfs", "ual"), ual), "o2d2": np.zeros_like(ual), "distance": 1 - ual,
+        **dict.fromkeys(("dml", "bfs", "ual"), ual), "o2d2": np.zeros_like(ual),
         "ual+10": np.where(knows[:, source], right, 0.5 + (right - 0.5) / 4), "o2d2+10": np.zeros_like(ual),
         "ual@300": np.broadcast_to(right, ual.shape), "o2d2@300": np.ones_like(ual),
         "distance_encoder": 1 - ual, "distance_ngrams": np.broadcast_to(1 - right, ual.shape),
