@@ -307,7 +307,7 @@ def calibrate(source: str, truth: str, output: Path, **options: Any) -> None:
 @click.option(
     "--preset", type=click.Choice(["default", "light", "compact", "paper"]), default="default",
     show_default=True,
-    help="The shipped ensemble's recipe; n-grams alone, in minutes; a small encoder and n-grams; the paper's.",
+    help="The shipped ensemble's recipe; n-grams and layout alone, in minutes; these and a small encoder; the paper's.",
 )  # fmt: skip
 @click.option(
     "--config", type=click.Path(exists=True, path_type=Path), help="Settings as a TOML file, instead of the recipe."

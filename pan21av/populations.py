@@ -1,9 +1,9 @@
 """A population: texts of the kind that is asked about, by other people, unlabelled.
 
 What is usual among them is taken off every embedding (`Network.embedding`), so that what all writers of court
-transcripts share no longer counts for or against one author. Each text's own n-gram part is kept, so that a text that
-is asked about can be left out of the population that judges it. Texts are known by hashes of their words: which of
-many are drawn, and in which order they are added up, depends on nothing else.
+transcripts share no longer counts for or against one author. Each text's own layout and n-gram parts are kept, so that
+a text that is asked about can be left out of the population that judges it. Texts are known by hashes of their words:
+which of many are drawn, and in which order they are added up, depends on nothing else.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ class PlattScaling:
 
     def after(self, first: PlattScaling) -> PlattScaling:
         """Both in one: `first`, then this, which must not ask for shares."""
-        assert not self.support
+        if self.support:
+            raise ValueError("the second of two scalings cannot know shares")
         return PlattScaling(self.shift + self.scale * first.shift, self.scale * first.scale, self.scale * first.support)
 
     def apply(self, answers: np.ndarray, share: np.ndarray | float = 1.0) -> np.ndarray:

@@ -71,7 +71,7 @@ def fit_scale(
     by which the logit of the mean of the confident, and their share, predict `truth` (P) best."""
     answers, labels = [], []
     for members in asked:
-        confident = members & (p_undecidable < MIN_UNDECIDABLE)
+        confident = members & (p_undecidable < MIN_UNDECIDABLE) & np.isfinite(p_same)
         decided = (2 * confident.sum(0) >= members.sum(0)) & members.any(0)
         count = confident.sum(0)[decided]
         mean = (np.where(confident, p_same, 0).sum(0, dtype=np.float64)[decided] / count).clip(CLIP, 1 - CLIP)

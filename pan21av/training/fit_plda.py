@@ -21,6 +21,7 @@ from .discriminant import Scatter, discriminants, group_means
 SPREAD = 0.4  # standard deviation of the projections: where tanh is nearly linear
 SHRINKS = (0.1, 0.3, 0.6, 0.9, 1.0)  # tried: how much depends on the number of authors and of dimensions
 SCALES = np.linspace(0.05, 1, 20).tolist()  # tried: of the share of the variance that is between authors
+LARGEST = 6e4  # that half precision holds, nearly
 SOURCE_WEIGHT = 10.0  # of what sources differ in
 
 
@@ -35,16 +36,18 @@ class Sample(NamedTuple):
 @torch.no_grad()
 def fit_plda(bfs: BFS, everyone: Sample, folds: Sequence[tuple[Sample, LabelledPairs]]) -> list[BFS]:
     """Fit BFS to everyone. How far to shrink and to scale is chosen on the folds: pairs, and all LEVs by other authors.
-    Returns what was learnt from these, in the same way, for each fold."""
+    Returns what was learnt from these, in the same way, for each fold. A corpus may be too small to leave any, or to
+    choose by: then it is everyone's LEVs, and a plain distance."""
     losses = np.zeros((len(SHRINKS), len(SCALES)))
+    losses[:-1] += 1e-9
     tried: list[list[tuple[BFS, _Spread]]] = []
     for others, pairs in folds:
         tried.append([])
         for row, shrink in enumerate(SHRINKS):
             one = copy.deepcopy(bfs)
-            spread = _project(one, others, shrink)
+            spread = _project(one, others if len(others.levs) else everyone, shrink)
             tried[-1].append((one, spread))
-            for at, scale in enumerate(SCALES):
+            for at, scale in enumerate(SCALES if len(pairs.pair) else []):
                 _settle(one, spread, scale)
                 losses[row, at] += float(F.binary_cross_entropy_with_logits(one.log_ratio(pairs.pair), pairs.same))
     n, k = (int(best) for best in np.unravel_index(losses.argmin(), losses.shape))
@@ -81,7 +84,8 @@ def _project(bfs: BFS, sample: Sample, shrink: float) -> _Spread:
     )
     projection = projection * (SPREAD / scale)
     mean = scatter.source_means.mean(0)
-    bfs.projection.weight[0] = torch.from_numpy(projection).half().float()  # as it will be shipped
+    # In half precision, as it will be shipped. Of few authors some directions have next to no variance.
+    bfs.projection.weight[0] = torch.from_numpy(projection.clip(-LARGEST, LARGEST)).half().float()
     bfs.projection.bias[0] = -torch.from_numpy(mean @ projection).float()
     bfs.mean.zero_()
     z = np.tanh((y - mean) @ projection)

@@ -149,7 +149,7 @@ def _train_ual(
 def in_turns(
     folds: Sequence[Fold], calibration: Calibration, rng: np.random.Generator, batch: int
 ) -> Iterator[tuple[int, LabelledPairs]]:
-    """Batches of an epoch, of one fold after the other, with the number of the fold."""
+    """Batches of an epoch, of one fold after the other, with the number of the fold, until one has no more."""
     epochs = [calibration.epoch(fold.documents, rng, batch) for fold in folds]
     while epochs:
         for n, pairs in enumerate(next(epoch, None) for epoch in epochs):
@@ -159,8 +159,8 @@ def in_turns(
 
 
 def _fit_bfs(bfs: BFS, calibration: Calibration, drawn: list[LabelledPairs]) -> list[BFS]:
-    """Of kinds of text that the member knows: with others, too, those would not look to UAL as kinds do that nobody
-    has seen before, and what it learnt of these would not hold."""
+    """Of kinds of text that the member knows. If BFS learnt from others, too, it would serve UAL better on these than
+    on kinds that nobody has seen, and UAL would learn to trust it too much there."""
     views, catalogue, prepared = calibration.views, calibration.prepared.catalogue, calibration.prepared
 
     def sample(documents: np.ndarray) -> Sample:

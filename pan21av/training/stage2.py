@@ -42,7 +42,7 @@ LENGTHS = (300, 600, 1_000, 2_000, 5_000, 10_000)  # characters that validation 
 TYPICAL_CHARS_PER_TOKEN = 4.5  # of English prose, the space after it included
 SIZES = (10, 30, 100, 300)  # texts of the populations that validation pairs are judged with
 CHECKPOINTS = ("stage2.pt", "views-calibration.pt", "views-validation.pt")  # of a stage two that is not at its end
-PART_DRAWS = 4  # of pairs that the weights of the two parts are fitted to
+PART_DRAWS = 4  # of pairs that the weights of the parts are fitted to
 
 
 class StageTwo:

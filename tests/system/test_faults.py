@@ -309,9 +309,9 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(long_run, tmp_path
     folder, models = long_run
     rng = random.Random(2)
     kills = resumed = rounds = 0
-    while kills < KILLS:
+    while kills < KILLS or not resumed:  # a run that ends before its last kill leaves nothing to go on with
         rounds += 1
-        assert rounds <= 2 * KILLS, f"only {kills} kills hit a run: it is too fast for this test"
+        assert rounds <= 4 * KILLS, f"{kills} kills hit a run, {resumed} were gone on with: it is too fast for this test"
         out = tmp_path / f"out{rounds}"
         part, final = out / "answers.jsonl.part", out / "answers.jsonl"
         for _ in range(3):
@@ -332,7 +332,6 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(long_run, tmp_path
         assert moving or report["resumed_after"] == kept - kept % ANSWERS_KEPT
         resumed += report["resumed_after"] > 0
         same_as_whole(folder, out, ("answers.jsonl", "details.npy"))
-    assert resumed
 
 
 @pytest.mark.skipif(not kernel.available(), reason="without the kernel, answers are the same to 1e-6 only")

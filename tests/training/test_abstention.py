@@ -214,7 +214,8 @@ def usual_pairs(two, draws):
 
 @pytest.mark.slow
 def test_how_many_familiar_pairs_are_left_open(settled):
-    """The share that the settings say of those that it was set by; a parabola goes through three of them."""
+    """The share that the settings say of those that it was set by, to one pair: a parabola goes through three of them,
+    or very near by."""
     for (share, _), two in settled.items():
         if not share:
             assert not two.network.o2d2.least.any()
@@ -223,7 +224,7 @@ def test_how_many_familiar_pairs_are_left_open(settled):
         with torch.no_grad():
             logit = two.network.score(sample.pair).o2d2[0].logit()[sample.known]
         assert len(logit) > 5
-        assert (logit > 0.01).sum() <= share * len(logit) <= (logit > -0.01).sum()
+        assert (logit > 0.01).sum() - 1 <= share * len(logit) <= (logit > -0.01).sum() + 1
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What stage two learns from: views, populations, cohorts, halves, and pairs whose labels are true."""
+"""What stage two learns from: views, populations, cohorts, folds, and pairs whose labels are true."""
 
 from types import SimpleNamespace
 
