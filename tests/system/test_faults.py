@@ -311,7 +311,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(long_run, tmp_path
     kills = resumed = rounds = 0
     while kills < KILLS or not resumed:  # a run that ends before its last kill leaves nothing to go on with
         rounds += 1
-        assert rounds <= 4 * KILLS, f"{kills} kills hit a run, {resumed} were gone on with: it is too fast for this test"
+        assert rounds <= 4 * KILLS, f"{kills} kills, {resumed} runs went on: it is too fast for this test"
         out = tmp_path / f"out{rounds}"
         part, final = out / "answers.jsonl.part", out / "answers.jsonl"
         for _ in range(3):
