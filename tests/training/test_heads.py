@@ -107,6 +107,38 @@ def test_plda_comes_near_to_the_likelihood_ratio():
     assert auc(truth, -pairs.pair.distance[0].numpy()) < auc(truth, fitted[0].numpy()) - 0.08
 
 
+def test_directions_without_variance_do_no_harm():
+    """Not in half precision either, in which an ensemble is kept."""
+    rng = np.random.default_rng(0)
+    y, author, source, _, _ = two_covariance_data(rng, 40, 3)
+    y = np.concatenate([y, 1e-9 * rng.normal(size=(len(y), 3))], 1)
+    pairs, _, _ = plda_pairs(rng, y, author, source, count=200)
+    everyone = Sample(torch.from_numpy(y).float(), author, source)
+    bfs = BFS(1, 11, 11).requires_grad_(False)
+    fit_plda(bfs, everyone, [(everyone, pairs), (everyone, pairs)])
+    assert torch.isfinite(bfs.projection.weight.half()).all()
+    assert torch.isfinite(bfs.log_ratio(pairs.pair)).all()
+
+
+def test_a_fold_without_pairs_or_authors_chooses_nothing():
+    rng = np.random.default_rng(0)
+    y, author, source, _, _ = two_covariance_data(rng, 40, 3)
+    pairs, _, _ = plda_pairs(rng, y, author, source, count=200)
+
+    def sample(which):
+        return Sample(torch.from_numpy(y[which]).float(), author[which], source[which])
+
+    everyone, nobody = sample(slice(None)), sample(slice(0, 0))
+    empty = LabelledPairs(pairs.pair[:0], pairs.same[:, :0], pairs.known[:0])
+    torch.manual_seed(0)
+    one, other = BFS(1, 8, 3).requires_grad_(False), BFS(1, 8, 3).requires_grad_(False)
+    fit_plda(one, everyone, [(everyone, pairs)])
+    _, of_nobody = fit_plda(other, everyone, [(everyone, pairs), (nobody, empty)])
+    for name, tensor in one.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[name]), name
+    assert torch.isfinite(of_nobody.log_ratio(pairs.pair)).all()
+
+
 # ---- UAL ----
 
 EVIDENCE = torch.tensor([1.5, -0.8, 0.0, 0.4])  # how the logit of made-up pairs depends on what is told of them
