@@ -139,14 +139,14 @@ def is_gram(gram: str) -> bool:
 SYMBOL_NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS)}
 
 
-def gram_numbers(symbols: np.ndarray) -> np.ndarray:
-    """All n-grams of a text's symbols (n), as numbers int64."""
+def gram_numbers(symbols: np.ndarray, bits: int = BITS, lengths: Sequence[int] = LENGTHS) -> np.ndarray:
+    """All n-grams of a text's symbols (n), as numbers int64: gram_number, for symbols of any size."""
     found = []
-    for length in LENGTHS:
+    for length in lengths:
         joined = np.zeros(max(0, len(symbols) - length + 1), dtype=np.int64)
         for at in range(length):
-            joined = joined << BITS | symbols[at : at + len(joined)]
-        found.append(joined | length << BITS * LENGTHS[-1])
+            joined = joined << bits | symbols[at : at + len(joined)]
+        found.append(joined | length << bits * lengths[-1])
     return np.concatenate(found)
 
 

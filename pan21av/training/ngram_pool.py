@@ -59,13 +59,7 @@ def build_pool(types: Sequence[str], sources: Sequence[Tokens], settings: NgramS
 
     def shapes(limit: int) -> tuple[str, ...]:
         def numbers(document: np.ndarray) -> np.ndarray:
-            mine, found = shape_of[document], []
-            for length in SHAPE_LENGTHS:
-                joined = np.zeros(max(0, len(mine) - length + 1), dtype=np.int64)
-                for at in range(length):
-                    joined = joined << SHAPE_BITS | mine[at : at + len(joined)]
-                found.append(joined | length << SHAPE_BITS * SHAPE_LENGTHS[-1])
-            return np.concatenate(found)
+            return layout.gram_numbers(shape_of[document], SHAPE_BITS, SHAPE_LENGTHS)
 
         found, share = _sparse_shares(sources, numbers)
         return tuple(map(shape_gram, found[_ranked(share)[:limit]].tolist()))
